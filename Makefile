@@ -1,0 +1,63 @@
+# Two commands matter: `make demo` and `make test`. Both set up .venv first; only PyPI is needed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ffq-installed
+
+export SPARK_LOCAL_IP ?= 127.0.0.1
+export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
+export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
+
+.PHONY: help setup demo test soak check docs java clean
+
+help:
+	@echo "make demo    write, fail, retry, read, look up: the whole product in a minute"
+	@echo "make test    all tests (about 15 minutes on 2 cores)"
+	@echo "make soak    the long campaigns in full"
+	@echo "make check   ruff, mypy --strict, import-linter, deptry, codespell"
+	@echo "make docs    write the generated tables anew"
+	@echo "make setup   only the set-up in $(VENV)"
+
+setup: $(STAMP)
+
+$(STAMP): setup.cfg pyproject.toml
+	@echo "== set-up in $(VENV): this package and its tools, from PyPI"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
+		|| { echo "Python 3.10 or newer is needed: make PYTHON=/path/to/python3.10 …"; exit 1; }
+	@$(BIN)/python -m pip install --quiet --upgrade pip
+	@$(BIN)/python -m pip install --quiet --editable '.[dev]' --config-settings editable_mode=compat
+	@touch $@
+
+java:
+	@$(PYTHON) -c 'import os, shutil, sys; home = os.environ.get("JAVA_HOME"); \
+		found = shutil.which("java", path=os.path.join(home, "bin") if home else None); \
+		sys.exit(0 if found else "Spark needs Java 17 or newer: install it, or set JAVA_HOME.")'
+
+demo: java setup
+	@echo "== demo: examples/demo.py"
+	@$(BIN)/python examples/demo.py
+
+test: java setup
+	@echo "== tests"
+	@$(BIN)/python -m pytest -m "not soak"
+
+soak: java setup
+	@echo "== the long campaigns"
+	@$(BIN)/python -m pytest -m soak --timeout 7200
+
+check: setup
+	@echo "== ruff, mypy, import-linter, deptry, codespell"
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/deptry ffq_spark
+	@$(BIN)/codespell
+	@$(BIN)/python docs/generate.py --check
+
+docs: setup
+	@$(BIN)/python docs/generate.py
+
+clean:
+	@rm -rf $(VENV) build *.egg-info

@@ -1,0 +1,227 @@
+"""Every error the product raises, each with a stable code, a class and a remedy.
+
+>>> try:
+...     raise CorruptPart("5 of 6 rows", path="shuffle/1/0/0/1/part-0.ipc")
+... except FfqError as error:
+...     print(error.code, error.error_class.value)
+FFQ_CORRUPT_PART io
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, ClassVar
+
+
+class ErrorClass(Enum):
+    """The five classes of FFQ; a service maps them to status codes."""
+
+    CONFIG = "config"
+    PLANNING = "planning"
+    EXECUTION = "execution"
+    IO = "io"
+    UNSUPPORTED = "unsupported"
+
+
+class FfqError(Exception):
+    """The root of all errors: ``[CODE] what is wrong: subject. What to do.``
+
+    The code is part of the text because exceptions cross the JVM as text.
+    """
+
+    code: ClassVar[str] = "FFQ_ERROR"
+    error_class: ClassVar[ErrorClass] = ErrorClass.EXECUTION
+    remedy: ClassVar[str] = ""
+
+    def __init__(self, message: str, *, path: str | None = None, option: str | None = None) -> None:
+        self.message = message
+        self.path = path
+        self.option = option
+        super().__init__(self._text())
+
+    def _text(self) -> str:
+        subject = [f"file {self.path}"] if self.path else []
+        subject += [f"option {self.option}"] if self.option else []
+        about = f" ({', '.join(subject)})" if subject else ""
+        remedy = f". {self.remedy}" if self.remedy else ""
+        return f"[{self.code}] {self.message}{about}{remedy}"
+
+    def __str__(self) -> str:
+        return self._text()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, self.path, self.option)
+
+
+def _rebuild(kind: type[FfqError], message: str, path: str | None, option: str | None) -> FfqError:
+    return kind(message, path=path, option=option)
+
+
+class FfqConfigError(FfqError, ValueError):
+    """Options or arguments that cannot be right."""
+
+    error_class = ErrorClass.CONFIG
+
+
+class FfqPlanningError(FfqError, LookupError):
+    """What was asked for does not fit what storage holds."""
+
+    error_class = ErrorClass.PLANNING
+
+
+class FfqExecutionError(FfqError, RuntimeError):
+    """The work started and must not be completed."""
+
+    error_class = ErrorClass.EXECUTION
+
+
+class FfqIoError(FfqError, OSError):
+    """Storage failed, or holds bytes that are not what was written."""
+
+    error_class = ErrorClass.IO
+
+
+class FfqUnsupportedError(FfqError, NotImplementedError):
+    """Valid elsewhere, not possible here."""
+
+    error_class = ErrorClass.UNSUPPORTED
+
+
+class BadOption(FfqConfigError):
+    """An option's value is wrong, or an option that is needed is missing."""
+
+    code = "FFQ_BAD_OPTION"
+
+
+class UnknownOption(FfqConfigError):
+    """No option has this name."""
+
+    code = "FFQ_UNKNOWN_OPTION"
+
+
+class KeyColumnMissing(FfqConfigError):
+    """A column named in `keys`, `sortBy`, `columns` or `statistics` does not exist."""
+
+    code = "FFQ_COLUMN_MISSING"
+
+
+class ExchangeMismatch(FfqPlanningError):
+    """A write disagrees with the exchange about keys, partitions, hash or schema."""
+
+    code = "FFQ_EXCHANGE_MISMATCH"
+    remedy = "Write with the exchange's own settings, or to a new root"
+
+
+class ExchangeNotFound(FfqPlanningError):
+    """Nothing that can be read is at this root."""
+
+    code = "FFQ_EXCHANGE_NOT_FOUND"
+    remedy = "Check the path, or write to it first"
+
+
+class StepNotFound(FfqPlanningError):
+    """The step is not in the log."""
+
+    code = "FFQ_STEP_NOT_FOUND"
+    remedy = "`ffq-spark steps ROOT` lists the steps there are"
+
+
+class QueryNotFound(FfqPlanningError):
+    """No query, stage or map task of this number."""
+
+    code = "FFQ_QUERY_NOT_FOUND"
+    remedy = "`ffq-spark attempts ROOT` lists what there is"
+
+
+class QueryExists(FfqPlanningError):
+    """The query number is taken: each is used once, for ever."""
+
+    code = "FFQ_QUERY_EXISTS"
+    remedy = "Leave the option `query` out, or give a new number"
+
+
+class NotRegistered(FfqPlanningError):
+    """The attempt is not the one that the step record names."""
+
+    code = "FFQ_NOT_REGISTERED"
+
+
+class NoAttempts(FfqPlanningError):
+    """A map task without any complete attempt."""
+
+    code = "FFQ_NO_ATTEMPTS"
+
+
+class PartitionNotFound(FfqPlanningError):
+    """The partition is outside the exchange, or not in the attempt's index."""
+
+    code = "FFQ_PARTITION_NOT_FOUND"
+
+
+class Fenced(FfqExecutionError):
+    """Another process ended this query first; nothing of it becomes visible."""
+
+    code = "FFQ_FENCED"
+    remedy = "Run the write again; its rows were not added"
+
+
+class BadCommit(FfqExecutionError):
+    """The commit messages do not describe exactly one attempt for each map task."""
+
+    code = "FFQ_BAD_COMMIT"
+    remedy = "Run the write again; its rows were not added"
+
+
+class CorruptPart(FfqIoError):
+    """A part's bytes, rows or checksum differ from the manifest, or it is gone."""
+
+    code = "FFQ_CORRUPT_PART"
+    remedy = "Restore the file, or write the step again; `ffq-spark verify ROOT` lists all damage"
+
+
+class CorruptIndex(FfqIoError):
+    """An index that cannot be read, or that contradicts its own place."""
+
+    code = "FFQ_CORRUPT_INDEX"
+    remedy = "Restore the file, or write the step again"
+
+
+class CorruptRecord(FfqIoError):
+    """A record or manifest under `_ffq/` that cannot be read or is not what was committed."""
+
+    code = "FFQ_CORRUPT_RECORD"
+    remedy = "Restore the file; records are never repaired by guessing"
+
+
+class StoreFailed(FfqIoError):
+    """The storage did not do what it was asked."""
+
+    code = "FFQ_STORE_FAILED"
+
+
+class StoreUnsafe(FfqUnsupportedError):
+    """The store cannot create a file only if it does not exist yet."""
+
+    code = "FFQ_STORE_UNSAFE"
+    remedy = (
+        "Use another store, or set unsafeCommit=true if there is only ever one writer at a time"
+    )
+
+
+class FutureFormat(FfqUnsupportedError):
+    """The exchange was written in a format newer than this version understands."""
+
+    code = "FFQ_FUTURE_FORMAT"
+    remedy = "Upgrade ffq_spark"
+
+
+class UnsupportedType(FfqUnsupportedError):
+    """A column type that Arrow, or the chosen hash, cannot carry."""
+
+    code = "FFQ_UNSUPPORTED_TYPE"
+
+
+class Unsupported(FfqUnsupportedError):
+    """A request that this version does not serve."""
+
+    code = "FFQ_UNSUPPORTED"

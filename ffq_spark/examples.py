@@ -1,0 +1,22 @@
+"""A tiny exchange in memory, for examples in docstrings and first steps at a prompt."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from ffq_spark.exchange.exchange import Exchange
+from ffq_spark.exchange.write import write_batches
+from ffq_spark.options import WriteOptions
+
+
+def tiny_exchange(root: str = "memory://ffq-tiny") -> Exchange:
+    """Six rows in four partitions.
+
+    >>> tiny_exchange().info().rows
+    6
+    """
+    ids = list(range(6))
+    batch = pa.record_batch({"id": ids, "name": [f"row {n}" for n in ids]})
+    options = WriteOptions(keys=("id",), partitions=4)
+    write_batches(root, [batch], options=options, mode="replace")
+    return Exchange(root)

@@ -1,0 +1,69 @@
+"""Whether a write fits the exchange it goes to."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from ffq_spark.errors import BadOption, ExchangeMismatch, KeyColumnMissing
+from ffq_spark.format.hashing import check_key_type
+from ffq_spark.format.records import ExchangeRecord
+from ffq_spark.options import WriteOptions
+
+
+def propose(
+    options: WriteOptions,
+    schema: pa.Schema,
+    spark_schema: str | None,
+    existing: ExchangeRecord | None,
+    root: str,
+) -> ExchangeRecord:
+    """The exchange that a write means: the existing one if there is, else one from its options.
+
+    >>> schema = pa.schema([("k", pa.int64()), ("v", pa.string())])
+    >>> propose(WriteOptions(keys=("k",), partitions=4), schema, None, None, "r").partitions
+    4
+    """
+    keys = options.keys or (existing.keys if existing else ())
+    partitions = options.partitions or (existing.partitions if existing else None)
+    if partitions is None:
+        if keys:
+            raise BadOption("the first write needs a number of partitions", option="partitions")
+        partitions = 1
+    if not keys and partitions > 1:
+        raise BadOption(f"{partitions} partitions need key columns", option="keys")
+    hash = options.hash or (existing.hash if existing else "spark")
+    for key in keys:
+        check_key_type(key, column(schema, key, "keys").type, hash)
+    proposal = ExchangeRecord.of(schema, keys, partitions, hash, spark_schema)
+    if existing is None:
+        return proposal
+    agree(existing, proposal, root)
+    return existing
+
+
+def agree(existing: ExchangeRecord, proposal: ExchangeRecord, root: str) -> None:
+    """Refuse a write whose keys, partitions, hash or schema differ from the exchange's."""
+    for name in ("keys", "partitions", "hash"):
+        there, given = getattr(existing, name), getattr(proposal, name)
+        if there != given:
+            raise ExchangeMismatch(f"{name} of {root}: the exchange has {there}, not {given}")
+    there, given = _types(existing.schema), _types(proposal.schema)
+    if there != given:
+        differences = [
+            f"{name}: {there.get(name, 'no column')} there, {given.get(name, 'no column')} here"
+            for name in {**there, **given}
+            if there.get(name) != given.get(name)
+        ]
+        raise ExchangeMismatch(f"schema of {root}: {'; '.join(differences)}")
+
+
+def _types(schema: pa.Schema) -> dict[str, pa.DataType]:
+    return {field.name: field.type for field in schema}
+
+
+def column(schema: pa.Schema, name: str, option: str) -> pa.Field:
+    """A column by name, or an error that names the option and what there is."""
+    if name not in schema.names:
+        there = ", ".join(schema.names)
+        raise KeyColumnMissing(f"there is no column {name!r} in: {there}", option=option)
+    return schema.field(name)

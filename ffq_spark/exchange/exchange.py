@@ -1,0 +1,257 @@
+"""An exchange for everyone: read it, look into it and check it, with neither Spark nor Java."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from ffq_spark.errors import BadOption, PartitionNotFound
+from ffq_spark.exchange import attempts as stored
+from ffq_spark.exchange.agreement import column
+from ffq_spark.exchange.keys import key_predicates, matching_rows
+from ffq_spark.exchange.ledger import Ledger
+from ffq_spark.exchange.reader import METADATA_FIELDS, fetch_part, read_parts
+from ffq_spark.exchange.snapshot import Snapshot, registered_index, take_snapshot
+from ffq_spark.exchange.verify import Progress, VerifyReport, verify_snapshot
+from ffq_spark.format import layout
+from ffq_spark.format.layout import AttemptId
+from ffq_spark.format.records import Outcome, StepRecord
+from ffq_spark.options import ReadOptions
+from ffq_spark.store import Store
+
+
+@dataclass(frozen=True)
+class ExchangeInfo:
+    """An exchange at a glance: what it is, and what its current snapshot holds."""
+
+    root: str
+    keys: tuple[str, ...]
+    partitions: int
+    hash: str
+    schema: pa.Schema
+    step: int
+    version: int
+    steps: int
+    parts: int
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class AttemptState:
+    """One attempt directory on storage and what the records say of it.
+
+    `registered` counts; `stale` lost; `pending` may still win; `orphan` has no query record. On a
+    root without records the one that counts is `latest`. `complete` means that it has an index.
+    """
+
+    query: int
+    stage: int
+    map_task: int
+    attempt: int
+    state: str
+    complete: bool
+
+
+class Exchange:
+    """One root path. Every call looks at storage anew.
+
+    >>> from ffq_spark.examples import tiny_exchange
+    >>> exchange = tiny_exchange()
+    >>> exchange.read(columns=["id"]).read_all().num_rows
+    6
+    >>> exchange.lookup(4).to_pylist()
+    [{'id': 4, 'name': 'row 4'}]
+    """
+
+    def __init__(self, root: str, storage_options: Mapping[str, Any] | None = None) -> None:
+        self.root = root
+        self._store = Store(root, storage_options)
+        self._ledger = Ledger(self._store)
+
+    def __repr__(self) -> str:
+        return f"Exchange({self.root!r})"
+
+    def info(self) -> ExchangeInfo:
+        """What the exchange is and what it holds now."""
+        snapshot = take_snapshot(self._store, ReadOptions())
+        exchange, steps = snapshot.exchange, snapshot.steps
+        if snapshot.raw is not None:
+            raw = snapshot.raw
+            counts = [raw.num_rows, *(sum(raw[name].to_pylist()) for name in ("rows", "bytes"))]
+        else:
+            counts = [
+                sum(getattr(s.body, name) for s in steps) for name in ("parts", "rows", "bytes")
+            ]
+        return ExchangeInfo(
+            self.root,
+            exchange.keys,
+            exchange.partitions,
+            exchange.hash,
+            exchange.schema,
+            steps[-1].step if steps else 0,
+            steps[-1].version if steps else 0,
+            len(steps),
+            *counts,
+        )
+
+    def steps(self) -> list[StepRecord]:
+        """The whole log, oldest first, replaced steps included."""
+        return list(take_snapshot(self._store, ReadOptions(steps="all")).steps)
+
+    def parts(self, **options: Any) -> pa.Table:
+        """The parts that a `read` with these options would open, one row each."""
+        snapshot, chosen = self._snapshot(options)
+        return snapshot.parts(partitions=chosen.partitions)
+
+    def read(self, **options: Any) -> pa.RecordBatchReader:
+        """The rows, batch by batch: DuckDB, Polars, pandas and pyarrow all take the result.
+
+        Options are those of the Spark reader, in Python's spelling: `columns`, `partitions`,
+        `steps`, `as_of_step`, `verify`, `metadata_columns`, `query`, `stage`, `attempt`.
+        """
+        snapshot, chosen = self._snapshot(options)
+        parts = snapshot.parts(partitions=chosen.partitions)
+        schema = output_schema(snapshot.exchange.schema, chosen)
+        batches = read_parts(
+            self._store,
+            parts,
+            snapshot.exchange.schema,
+            columns=chosen.columns or None,
+            metadata=chosen.metadata_columns,
+            verify=chosen.verify,
+        )
+        return pa.RecordBatchReader.from_batches(schema, batches)
+
+    def lookup(self, key: Any, **options: Any) -> pa.Table:
+        """All rows of one key: only the partition that can hold it is opened.
+
+        `key` is a value, a tuple in the order of the keys, or a dict by column.
+        """
+        snapshot, chosen = self._snapshot(options)
+        exchange = snapshot.exchange
+        predicates = key_predicates(exchange, key)
+        parts = snapshot.parts(predicates, chosen.partitions)
+        columns = list(chosen.columns or exchange.schema.names)
+        needed = [*columns, *(name for name in exchange.keys if name not in columns)]
+        found = [
+            matching_rows(batch, predicates)
+            for batch in read_parts(
+                self._store,
+                parts,
+                exchange.schema,
+                columns=needed,
+                metadata=chosen.metadata_columns,
+                verify=chosen.verify,
+            )
+        ]
+        schema = output_schema(exchange.schema, replace(chosen, columns=tuple(columns)))
+        return pa.Table.from_batches([batch.select(schema.names) for batch in found], schema)
+
+    def attempts(self) -> list[AttemptState]:
+        """Every attempt directory that storage holds, with what the records say of it."""
+        return list(self._attempts())
+
+    def _attempts(self) -> Iterator[AttemptState]:
+        recorded = self._ledger.format() is not None
+        for query in stored.numbers(self._store, layout.DATA):
+            for stage in stored.numbers(self._store, f"{layout.DATA}/{query}"):
+                ids = list(stored.stored_attempts(self._store, query, stage))
+                yield from self._recorded(ids) if recorded else self._unrecorded(ids)
+
+    def _recorded(self, ids: Sequence[AttemptId]) -> Iterator[AttemptState]:
+        query = ids[0].query if ids else 0
+        outcome = self._ledger.outcome(query)
+        known = self._store.read_optional(layout.query(query)) is not None
+        committed = outcome is not None and outcome.outcome is Outcome.COMMITTED and outcome.step
+        registered = committed.attempts if committed else {}
+        for id in ids:
+            if registered.get(id.map_task) == id.attempt:
+                state = "registered"
+            elif outcome is not None:
+                state = "stale"
+            else:
+                state = "pending" if known else "orphan"
+            yield AttemptState(*id, state, self._complete(id))
+
+    def _unrecorded(self, ids: Sequence[AttemptId]) -> Iterator[AttemptState]:
+        complete = {id: self._complete(id) for id in ids}
+        latest = {id.map_task: id for id in ids if complete[id]}
+        for id in ids:
+            counts = latest.get(id.map_task) == id
+            yield AttemptState(*id, "latest" if counts else "stale", complete[id])
+
+    def _complete(self, id: AttemptId) -> bool:
+        names = {entry.name for entry in self._store.list(id.directory)}
+        return bool(names & {layout.INDEX_BIN, layout.INDEX_JSON})
+
+    def fetch(
+        self,
+        query: int,
+        map_task: int,
+        reduce: int,
+        *,
+        stage: int = 0,
+        attempt: int = 0,
+        start_offset: int = 0,
+        max_bytes: int = 0,
+    ) -> bytes:
+        """The raw bytes of one part, as FFQ's FetchShufflePartition gives them.
+
+        Attempt 0 is the latest; `max_bytes` 0 means to the end; a start beyond it gives nothing.
+        """
+        outcome = self._ledger.outcome(query)
+        step = outcome.step if outcome else None
+        id = AttemptId(query, stage, map_task, attempt)
+        index = registered_index(self._store, id, step.attempts if step else None)
+        entry = next((e for e in index.entries if e.reduce == reduce), None)
+        if entry is None:
+            path = self._store.url(index.id.directory)
+            raise PartitionNotFound(f"partition {reduce} not found in shuffle index", path=path)
+        part = stored.parts_of([replace(index, entries=(entry,))]).to_pylist()[0]
+        data = fetch_part(self._store, part)
+        end = start_offset + max_bytes if max_bytes else len(data)
+        return bytes(data[min(start_offset, len(data)) : min(end, len(data))])
+
+    def verify(self, *, progress: Progress | None = None, **options: Any) -> VerifyReport:
+        """Read everything in full and report all damage instead of stopping at the first."""
+        snapshot, _ = self._snapshot(options)
+        return verify_snapshot(snapshot, progress)
+
+    def _snapshot(self, given: Mapping[str, Any]) -> tuple[Snapshot, ReadOptions]:
+        options = python_options(given)
+        return take_snapshot(self._store, options), options
+
+
+def output_schema(schema: pa.Schema, options: ReadOptions) -> pa.Schema:
+    """The columns that a read with these options gives."""
+    names = options.columns or schema.names
+    fields = [column(schema, name, "columns") for name in names]
+    return pa.schema([*fields, *(METADATA_FIELDS if options.metadata_columns else ())])
+
+
+def python_options(given: Mapping[str, Any]) -> ReadOptions:
+    """Read options from Python values, with the same names and checks as from Spark's strings.
+
+    >>> python_options({"partitions": [0, 3], "as_of_step": 2}).partitions
+    frozenset({0, 3})
+    """
+    spellings = {field.name: field.metadata["name"] for field in ReadOptions.declared()}
+    texts = {}
+    for name, value in given.items():
+        if value is not None:
+            texts[spellings.get(name, name)] = _text(name, value)
+    return ReadOptions.resolve(texts)
+
+
+def _text(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (str, int)):
+        return str(value)
+    if isinstance(value, (Sequence, set, frozenset, range)):
+        return ",".join(str(item) for item in value)
+    raise BadOption(f"{name}={value!r} is no value for an option", option=name)

@@ -1,0 +1,49 @@
+"""What every task of a write must know: decided once on the driver, sent to all tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from ffq_spark.exchange.agreement import column
+from ffq_spark.format.ordering import check_sortable
+from ffq_spark.format.records import ExchangeRecord, QueryRecord
+from ffq_spark.format.statistics import choose
+from ffq_spark.options import WriteOptions
+
+
+@dataclass(frozen=True)
+class WriteJob:
+    """A query that is being written."""
+
+    exchange: ExchangeRecord
+    query: QueryRecord
+    payload: str
+    compression: str
+    sort_by: tuple[str, ...]
+    statistics: tuple[str, ...]
+    max_buffer_bytes: int
+
+    @classmethod
+    def of(cls, exchange: ExchangeRecord, query: QueryRecord, options: WriteOptions) -> WriteJob:
+        return cls(
+            exchange,
+            query,
+            options.payload,
+            options.compression,
+            options.sort_by,
+            tuple(field.name for field in choose(exchange.schema, options.statistics)),
+            options.max_buffer_bytes,
+        )
+
+    @property
+    def stats_fields(self) -> list[pa.Field]:
+        return [self.exchange.schema.field(name) for name in self.statistics]
+
+
+def check_columns(options: WriteOptions, schema: pa.Schema) -> None:
+    """Refuse `sortBy` and `statistics` that the rows cannot satisfy, before anything is written."""
+    for name in options.sort_by:
+        check_sortable(name, column(schema, name, "sortBy").type)
+    choose(schema, options.statistics)

@@ -1,0 +1,186 @@
+"""The commit protocol: who may end a query, and how its step becomes visible.
+
+Every decision is one create-once record. A process may be killed between any two writes; what it
+leaves is either invisible for ever, or finished by the next reader or writer (`roll_forward`).
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from ffq_spark.errors import BadCommit, CorruptRecord, Fenced, QueryExists, StoreFailed
+from ffq_spark.exchange.agreement import agree
+from ffq_spark.exchange.log import StepLog
+from ffq_spark.format import layout, manifest
+from ffq_spark.format.ids import new_query, now_ms
+from ffq_spark.format.layout import AttemptId
+from ffq_spark.format.records import (
+    ExchangeRecord,
+    FormatRecord,
+    Outcome,
+    OutcomeRecord,
+    QueryRecord,
+    StepBody,
+    StepRecord,
+    runs,
+)
+from ffq_spark.store import Store
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class AttemptOutput:
+    """What a finished map attempt reports: its identity and the manifest rows of its parts."""
+
+    id: AttemptId
+    manifest: bytes
+
+
+class Ledger:
+    """Begins, commits and aborts the queries of one exchange."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.log = StepLog(store)
+
+    def exchange(self) -> ExchangeRecord | None:
+        """The exchange's record, or None before the first commit."""
+        data = self._store.read_optional(layout.EXCHANGE)
+        return (data and ExchangeRecord.decode(data, self._store.url(layout.EXCHANGE))) or None
+
+    def format(self) -> FormatRecord | None:
+        """The format's record, or None where this product never wrote."""
+        data = self._store.read_optional(layout.FORMAT)
+        return (data and FormatRecord.decode(data, self._store.url(layout.FORMAT))) or None
+
+    def begin(
+        self, mode: str, initiator: str, *, stage: int = 0, query: int | None = None
+    ) -> QueryRecord:
+        """Open a query: its record exists before its first part does."""
+        self._ensure_format()
+        while True:
+            number = new_query() if query is None else query
+            record = QueryRecord(number, initiator, stage, mode, now_ms())
+            if self._store.create_once(layout.query(number), record.encode()):
+                return record
+            if query is not None:
+                path = self._store.url(layout.query(number))
+                raise QueryExists(f"query {query} is taken", path=path)
+
+    def _ensure_format(self) -> None:
+        path = self._store.url(layout.FORMAT)
+        found = self.format()
+        if found is None:
+            proposal = FormatRecord(create_once=self._store.probe_create_once())
+            self._store.create_once(layout.FORMAT, proposal.encode())
+            found = self.format() or proposal
+        found.check_writer(path)
+
+    def commit(
+        self,
+        query: QueryRecord,
+        proposal: ExchangeRecord,
+        outputs: Sequence[AttemptOutput],
+        stats: Sequence[pa.Field] = (),
+    ) -> StepRecord:
+        """Make a query's output the next step, or raise and leave nothing visible."""
+        body = self._seal(query, outputs, stats)
+        self._ensure_exchange(proposal)
+        record = OutcomeRecord(
+            query=query.query,
+            outcome=Outcome.COMMITTED,
+            at_ms=now_ms(),
+            nonce=secrets.token_hex(8),
+            after=self.log.last_number(),
+            step=body,
+        )
+        self._store.create_once(layout.pending(query.query), b"{}\n")
+        if not self._store.create_once(layout.outcome(query.query), record.encode()):
+            ended = self.outcome(query.query)
+            how = ended.outcome.value if ended else "unknown"
+            path = self._store.url(layout.outcome(query.query))
+            raise Fenced(f"query {query.query} has ended already as {how}", path=path)
+        step = self.log.publish(record)
+        self._store.delete(layout.pending(query.query))
+        return step
+
+    def _seal(
+        self, query: QueryRecord, outputs: Sequence[AttemptOutput], stats: Sequence[pa.Field]
+    ) -> StepBody:
+        attempts: dict[int, int] = {}
+        for output in outputs:
+            if output.id.query != query.query or output.id.stage != query.stage:
+                raise BadCommit(f"a message of query {output.id.query}, not {query.query}")
+            if output.id.map_task in attempts:
+                raise BadCommit(f"two messages of map task {output.id.map_task}")
+            attempts[output.id.map_task] = output.id.attempt
+        path = layout.manifest(query.query)
+        table = manifest.join([manifest.decode(o.manifest, path) for o in outputs], stats)
+        data = manifest.encode(table)
+        if not self._store.create_once(path, data):
+            raise Fenced("another commit of this query wrote its manifest", path=path)
+        return StepBody(
+            query=query.query,
+            mode=query.mode,
+            stage=query.stage,
+            rows=sum(table["rows"].to_numpy().tolist()),
+            bytes=sum(table["bytes"].to_numpy().tolist()),
+            parts=table.num_rows,
+            registered=runs(attempts),
+            manifest=path,
+            manifest_bytes=len(data),
+            manifest_checksum=manifest.digest(data),
+            committed_at_ms=now_ms(),
+        )
+
+    def _ensure_exchange(self, proposal: ExchangeRecord) -> None:
+        if self._store.create_once(layout.EXCHANGE, proposal.encode()):
+            return
+        found = self.exchange()
+        if found is None:
+            path = self._store.url(layout.EXCHANGE)
+            raise StoreFailed("created, and gone", path=path)
+        agree(found, proposal, self._store.url())
+
+    def outcome(self, query: int) -> OutcomeRecord | None:
+        """How a query ended, or None while it has not."""
+        path = layout.outcome(query)
+        data = self._store.read_optional(path)
+        return (data and OutcomeRecord.decode(data, self._store.url(path))) or None
+
+    def end(self, query: int, outcome: Outcome, message: str) -> OutcomeRecord:
+        """End a query without a step. What ended it first stays; that record is returned."""
+        record = OutcomeRecord(query, outcome, now_ms(), secrets.token_hex(8), message)
+        if self._store.create_once(layout.outcome(query), record.encode()):
+            return record
+        ended = self.outcome(query)
+        if ended is None:
+            path = self._store.url(layout.outcome(query))
+            raise CorruptRecord("the outcome exists and cannot be read", path=path)
+        return ended
+
+    def roll_forward(self) -> int:
+        """Publish what was committed by processes that died before they could; how many."""
+        published = 0
+        for entry in self._store.list(layout.PENDING):
+            query = layout.parse_number(entry.name.removesuffix(".json"))
+            if query is None:
+                continue
+            outcome = self.outcome(query)
+            if outcome is None:
+                continue
+            try:
+                if outcome.outcome is Outcome.COMMITTED:
+                    self.log.publish(outcome)
+                    published += 1
+                self._store.delete(layout.pending(query))
+            except StoreFailed as error:
+                # A reader without the right to write shows the log as it is: all or nothing.
+                logger.warning("query %d stays unpublished: %s", query, error)
+        return published

@@ -1,0 +1,68 @@
+"""The step log: the only truth that readers follow.
+
+Step records are never deleted, so a number is never used twice, and whoever publishes a query
+only has to walk upwards from the newest step that existed before the query's outcome.
+"""
+
+from __future__ import annotations
+
+from ffq_spark.errors import CorruptRecord, StepNotFound
+from ffq_spark.format import layout
+from ffq_spark.format.records import OutcomeRecord, StepBody, StepRecord
+from ffq_spark.store import Store
+
+
+class StepLog:
+    """The numbered steps of one exchange.
+
+    >>> StepLog(Store("memory://doc-log")).last_number()
+    0
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def numbers(self) -> list[int]:
+        """All step numbers, ascending; a hole in the log is an error."""
+        names = (layout.parse_step(entry.name) for entry in self._store.list(layout.STEPS))
+        numbers = sorted(number for number in names if number is not None)
+        if numbers and numbers[-1] - numbers[0] + 1 != len(numbers):
+            missing = next(n for n in range(numbers[0], numbers[-1]) if n not in set(numbers))
+            path = self._store.url(layout.step(missing))
+            raise CorruptRecord(f"step {missing} is missing from the log", path=path)
+        return numbers
+
+    def last_number(self) -> int:
+        """The newest step, or 0."""
+        return max(self.numbers(), default=0)
+
+    def read(self, number: int) -> StepRecord:
+        """One step's record."""
+        path = layout.step(number)
+        data = self._store.read_optional(path)
+        if data is None:
+            last = self.last_number()
+            raise StepNotFound(f"there is no step {number}; the newest is {last}")
+        record = StepRecord.decode(data, self._store.url(path))
+        if record.step != number:
+            message = f"the record says step {record.step}"
+            raise CorruptRecord(message, path=self._store.url(path))
+        return record
+
+    def publish(self, outcome: OutcomeRecord) -> StepRecord:
+        """Give a committed query its step, unless it has one: safe to repeat and to race."""
+        body = _body(outcome)
+        last = self.read(outcome.after) if outcome.after else None
+        while True:
+            record = StepRecord.following(last, body)
+            if self._store.create_once(layout.step(record.step), record.encode()):
+                return record
+            last = self.read(record.step)
+            if last.body.query == body.query:
+                return last
+
+
+def _body(outcome: OutcomeRecord) -> StepBody:
+    if outcome.step is None:
+        raise CorruptRecord(f"query {outcome.query} is committed without a step")
+    return outcome.step

@@ -1,0 +1,105 @@
+"""Which partitions are read together: FFQ's adaptive planning, a pure function of sizes.
+
+Neighbouring partitions are joined up to a target size; a heavy one is split into shards. The plan
+depends on sizes alone, never on the order of map tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Group:
+    """What one read task reads: whole partitions, or one shard of one partition."""
+
+    partitions: tuple[int, ...]
+    shard: int = 0
+    shards: int = 1
+
+
+def plan(
+    sizes: Mapping[int, int],
+    target: int,
+    min_tasks: int = 1,
+    max_tasks: int = 0,
+) -> list[Group]:
+    """Group the partitions that have bytes; `max_tasks` 0 sets no limit.
+
+    >>> [group.partitions for group in plan({0: 10, 1: 15, 2: 5, 3: 20}, target=25)]
+    [(0, 1), (2, 3)]
+    """
+    groups = _joined(sizes, target)
+    groups = _at_least(groups, min_tasks)
+    groups = _at_most(groups, max_tasks)
+    return _sharded(groups, sizes, target, max_tasks)
+
+
+def _joined(sizes: Mapping[int, int], target: int) -> list[list[int]]:
+    groups: list[list[int]] = []
+    total = 0
+    for partition in sorted(sizes):
+        if groups and total + sizes[partition] <= target:
+            groups[-1].append(partition)
+            total += sizes[partition]
+        else:
+            groups.append([partition])
+            total = sizes[partition]
+    return groups
+
+
+def _at_least(groups: list[list[int]], count: int) -> list[list[int]]:
+    groups = [list(group) for group in groups]
+    while len(groups) < count:
+        position = next((i for i, group in enumerate(groups) if len(group) > 1), None)
+        if position is None:
+            break
+        group = groups[position]
+        half = len(group) // 2
+        groups[position : position + 1] = [group[:half], group[half:]]
+    return groups
+
+
+def _at_most(groups: list[list[int]], count: int) -> list[list[int]]:
+    groups = [list(group) for group in groups]
+    while count and len(groups) > count:
+        last = groups.pop()
+        groups[-1].extend(last)
+    return groups
+
+
+def _sharded(
+    groups: list[list[int]], sizes: Mapping[int, int], target: int, max_tasks: int
+) -> list[Group]:
+    observed = sorted(sizes.values())
+    room = max_tasks - len(groups) if max_tasks else None
+    planned: list[Group] = []
+    for group in groups:
+        size = sizes[group[0]]
+        shards = 1
+        if len(group) == 1 and _is_heavy(size, observed, target):
+            shards = max(2, -(-size // target))
+            if room is not None:
+                shards = min(shards, 1 + room)
+                room -= shards - 1
+        planned += [Group(tuple(group), shard, shards) for shard in range(shards)]
+    return planned
+
+
+def _is_heavy(size: int, observed: Sequence[int], target: int) -> bool:
+    if size <= target:
+        return False
+    p50, p95, p99 = (_percentile(observed, share) for share in (50, 95, 99))
+    return (
+        len(observed) == 1
+        or (p99 > p95 and size >= p99)
+        or size >= 4 * target
+        or (p50 > 0 and size >= 8 * p50)
+    )
+
+
+def _percentile(ascending: Sequence[int], share: int) -> int:
+    """The nearest-rank percentile."""
+    rank = -(-share * len(ascending) // 100)
+    return ascending[max(rank, 1) - 1]

@@ -1,0 +1,124 @@
+"""What a filter allows to leave unread. Pruning only ever skips what cannot match."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ffq_spark.format.hashing import partition_ids
+from ffq_spark.format.records import ExchangeRecord
+
+_MAX_COMBINATIONS = 4096
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """A condition on one column, all of which must hold: `in`, `<`, `<=`, `>`, `>=`.
+
+    `in` stands for equality too; None among its values means that null matches.
+    """
+
+    column: str
+    op: str
+    values: tuple[Any, ...]
+
+
+def matching_partitions(
+    exchange: ExchangeRecord, predicates: Iterable[Predicate]
+) -> frozenset[int] | None:
+    """The partitions that can hold matching rows, or None if all can.
+
+    >>> exchange = ExchangeRecord.of(pa.schema([("k", pa.int64())]), ["k"], 64)
+    >>> sorted(matching_partitions(exchange, [Predicate("k", "in", (1, 2))]))
+    [5, 44]
+    """
+    if not exchange.keys or exchange.partitions == 1:
+        return None
+    allowed: dict[str, list[Any]] = {}
+    for predicate in predicates:
+        if predicate.op == "in":
+            fewest = allowed.get(predicate.column)
+            if fewest is None or len(predicate.values) < len(fewest):
+                allowed[predicate.column] = list(predicate.values)
+    if any(key not in allowed for key in exchange.keys):
+        return None
+    candidates = [_spellings(allowed[key], exchange.hash) for key in exchange.keys]
+    if np.prod([float(len(values)) for values in candidates]) > _MAX_COMBINATIONS:
+        return None
+    rows = list(itertools.product(*candidates))
+    schema = exchange.schema
+    try:
+        columns = [
+            pa.array([row[position] for row in rows], schema.field(key).type)
+            for position, key in enumerate(exchange.keys)
+        ]
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return None
+    ids = partition_ids(columns, exchange.partitions, exchange.hash)
+    return frozenset(ids.tolist())
+
+
+def _spellings(values: list[Any], hash: str) -> list[Any]:
+    """Equal values with different bits: FFQ hashes the bits of a float, Spark its value."""
+    if hash == "ffq" and any(isinstance(value, float) for value in values):
+        if any(value != value for value in values):
+            return [None] * (_MAX_COMBINATIONS + 1)
+        return [*values, *(-0.0 for value in values if value == 0), 0.0]
+    return values
+
+
+def may_match(manifest: pa.Table, predicates: Sequence[Predicate]) -> NDArray[np.bool_]:
+    """For each part, whether its statistics allow a row that meets all predicates."""
+    keep = np.ones(manifest.num_rows, np.bool_)
+    if "stats" not in manifest.schema.names:
+        return keep
+    known = {field.name for field in manifest.schema.field("stats").type}
+    stats = manifest["stats"].combine_chunks()
+    for predicate in predicates:
+        if predicate.column in known:
+            bounds = pc.struct_field(stats, predicate.column)
+            try:
+                keep &= _allows(bounds, predicate)
+            except (pa.ArrowException, TypeError, ValueError, OverflowError):
+                continue
+    return keep
+
+
+def _allows(bounds: pa.StructArray, predicate: Predicate) -> NDArray[np.bool_]:
+    low, high = pc.struct_field(bounds, "min"), pc.struct_field(bounds, "max")
+    if predicate.op == "in":
+        matches = np.zeros(len(bounds), np.bool_)
+        for value in predicate.values:
+            if value is None:
+                matches |= pc.greater(pc.struct_field(bounds, "nulls"), 0).to_numpy(False)
+            else:
+                matches |= _at_most(low, value) & _at_least(high, value)
+        return matches
+    (value,) = predicate.values
+    if predicate.op in ("<", "<="):
+        return _at_most(low, value, strict=predicate.op == "<")
+    return _at_least(high, value, strict=predicate.op == ">")
+
+
+def _at_most(bound: pa.Array, value: Any, *, strict: bool = False) -> NDArray[np.bool_]:
+    return _compare(pc.less if strict else pc.less_equal, bound, value)
+
+
+def _at_least(bound: pa.Array, value: Any, *, strict: bool = False) -> NDArray[np.bool_]:
+    return _compare(pc.greater if strict else pc.greater_equal, bound, value)
+
+
+def _compare(compare: Any, bound: pa.Array, value: Any) -> NDArray[np.bool_]:
+    if value != value:
+        # NaN is above every number for Spark and beside them all for Arrow.
+        return np.ones(len(bound), np.bool_)
+    found = compare(bound, pa.scalar(value, bound.type))
+    result: NDArray[np.bool_] = found.fill_null(True).to_numpy(zero_copy_only=False)
+    return result

@@ -1,0 +1,206 @@
+"""What a read sees: an exchange, some of its steps, and their parts. Fixed once it is taken."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ffq_spark.errors import (
+    BadOption,
+    CorruptRecord,
+    ExchangeNotFound,
+    NoAttempts,
+    PartitionNotFound,
+    QueryNotFound,
+)
+from ffq_spark.exchange import attempts
+from ffq_spark.exchange.ledger import Ledger
+from ffq_spark.exchange.pruning import Predicate, matching_partitions, may_match
+from ffq_spark.format import layout, manifest, payload
+from ffq_spark.format.index import MapTaskIndex
+from ffq_spark.format.layout import AttemptId
+from ffq_spark.format.manifest import PART_FIELDS
+from ffq_spark.format.records import ExchangeRecord, Outcome, StepBody, StepRecord
+from ffq_spark.options import ReadOptions
+from ffq_spark.store import Store
+
+_STEPS = re.compile(r"([0-9]+)(?:\.\.([0-9]+))?")
+_LEADING = [pa.field("step", pa.int64()), pa.field("query", pa.int64())]
+PARTS_SCHEMA = pa.schema([*_LEADING, *PART_FIELDS])
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Steps of an exchange, or one query's output straight from storage."""
+
+    store: Store
+    exchange: ExchangeRecord
+    steps: tuple[StepRecord, ...]
+    raw: pa.Table | None = None
+
+    def parts(
+        self,
+        predicates: Sequence[Predicate] = (),
+        partitions: frozenset[int] | None = None,
+    ) -> pa.Table:
+        """The parts that can hold matching rows, by partition, then step, then map task."""
+        allowed = self._allowed(predicates, partitions)
+        if self.raw is not None:
+            return _in_partitions(self.raw, allowed)
+        tables = [self._step_parts(step, predicates, allowed) for step in self.steps]
+        table = pa.concat_tables([PARTS_SCHEMA.empty_table(), *tables])
+        order = [("reduce", "ascending"), ("step", "ascending"), ("map_task", "ascending")]
+        return table.sort_by(order) if len(tables) > 1 else table
+
+    def _allowed(
+        self, predicates: Sequence[Predicate], partitions: frozenset[int] | None
+    ) -> frozenset[int] | None:
+        if partitions is not None and max(partitions) >= self.exchange.partitions:
+            there = f"0 to {self.exchange.partitions - 1}"
+            message = f"there is no partition {max(partitions)}; there are {there}"
+            raise PartitionNotFound(message, option="partitions")
+        matching = matching_partitions(self.exchange, predicates)
+        if matching is None or partitions is None:
+            return partitions if matching is None else matching
+        return matching & partitions
+
+    def _step_parts(
+        self, step: StepRecord, predicates: Sequence[Predicate], allowed: frozenset[int] | None
+    ) -> pa.Table:
+        table = _in_partitions(read_manifest(self.store, step.body), allowed)
+        if predicates:
+            table = table.filter(pa.array(may_match(table, predicates)))
+        table = table.select([field.name for field in PART_FIELDS])
+        leading = [
+            pa.repeat(pa.scalar(value, pa.int64()), table.num_rows)
+            for value in (step.step, step.body.query)
+        ]
+        return pa.table([*leading, *table.columns], schema=PARTS_SCHEMA)
+
+
+def _in_partitions(table: pa.Table, allowed: frozenset[int] | None) -> pa.Table:
+    if allowed is None:
+        return table
+    wanted = pa.array(sorted(allowed), pa.int32())
+    return table.filter(pc.is_in(table["reduce"], value_set=wanted))
+
+
+def read_manifest(store: Store, body: StepBody) -> pa.Table:
+    """A step's manifest, compared with what the step record remembers of it."""
+    path = store.url(body.manifest)
+    data = store.read_optional(body.manifest)
+    if data is None:
+        raise CorruptRecord("the manifest is missing", path=path)
+    if len(data) != body.manifest_bytes or manifest.digest(data) != body.manifest_checksum:
+        raise CorruptRecord("the manifest is not the one that was committed", path=path)
+    return manifest.decode(data, path)
+
+
+def take_snapshot(store: Store, options: ReadOptions) -> Snapshot:
+    """Decide once what a read sees."""
+    ledger = Ledger(store)
+    format = ledger.format()
+    if format is None:
+        return _unrecorded(store, options)
+    format.check_reader(store.url(layout.FORMAT))
+    if options.query is not None:
+        return _one_query(store, ledger, options)
+    if options.attempt != "registered":
+        raise BadOption("an attempt is an attempt of a query; say which", option="query")
+    ledger.roll_forward()
+    exchange = ledger.exchange()
+    if exchange is None:
+        raise ExchangeNotFound(f"nothing has been committed to {store.url()} yet")
+    return Snapshot(store, exchange, tuple(_select_steps(ledger, options)))
+
+
+def _select_steps(ledger: Ledger, options: ReadOptions) -> list[StepRecord]:
+    if options.steps and options.as_of_step is not None:
+        raise BadOption("give either steps or asOfStep, not both", option="steps")
+    log = ledger.log
+    if options.steps:
+        return [log.read(number) for number in _numbers(ledger, options.steps)]
+    number = log.last_number() if options.as_of_step is None else options.as_of_step
+    if number == 0:
+        return []
+    newest = log.read(number)
+    return [*(log.read(n) for n in range(newest.base, number)), newest]
+
+
+def _numbers(ledger: Ledger, steps: str) -> Sequence[int]:
+    if steps.lower() in ("latest", "all"):
+        numbers = ledger.log.numbers()
+        return numbers if steps.lower() == "all" else numbers[-1:]
+    match = _STEPS.fullmatch(steps.strip())
+    first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+    if last < first:
+        message = f"steps={steps!r} is none of 17, 10..17, latest, all"
+        raise BadOption(message, option="steps")
+    return range(first, last + 1)
+
+
+def _one_query(store: Store, ledger: Ledger, options: ReadOptions) -> Snapshot:
+    """One query's output by its indexes: for looking into a write, finished or not."""
+    query = options.query
+    assert query is not None
+    if options.steps or options.as_of_step is not None:
+        raise BadOption("a query is read as it is, whatever its step", option="steps")
+    outcome = ledger.outcome(query)
+    if outcome is not None and outcome.outcome is Outcome.COMMITTED and outcome.step:
+        stage, registered = outcome.step.stage, outcome.step.attempts
+        if options.stage not in (None, stage):
+            raise QueryNotFound(f"query {query} has no stage {options.stage}")
+        raw = _raw(store, query, stage, options.attempt, registered)
+    else:
+        query, stage = attempts.choose_stage(store, query, options.stage)
+        raw = _raw(store, query, stage, options.attempt, None)
+    exchange = ledger.exchange() or _guess(store, raw)
+    return Snapshot(store, exchange, (), raw)
+
+
+def _unrecorded(store: Store, options: ReadOptions) -> Snapshot:
+    """A root without records, as FFQ leaves it."""
+    if not attempts.numbers(store, layout.DATA):
+        raise ExchangeNotFound(f"there is no exchange at {store.url()}")
+    if options.steps or options.as_of_step is not None:
+        raise BadOption("this root has no step log; FFQ wrote it", option="steps")
+    query, stage = attempts.choose_stage(store, options.query, options.stage)
+    raw = _raw(store, query, stage, options.attempt, None)
+    return Snapshot(store, _guess(store, raw), (), raw)
+
+
+def _raw(
+    store: Store, query: int, stage: int, attempt: str, registered: dict[int, int] | None
+) -> pa.Table:
+    table = attempts.parts_of(attempts.select(store, query, stage, attempt, registered))
+    count = table.num_rows
+    table = table.add_column(0, _LEADING[0], [pa.nulls(count, pa.int64())])
+    return table.add_column(1, _LEADING[1], [pa.repeat(pa.scalar(query, pa.int64()), count)])
+
+
+def _guess(store: Store, raw: pa.Table) -> ExchangeRecord:
+    """What can be known of an exchange from its files: no keys, as many partitions as seen."""
+    if raw.num_rows == 0:
+        raise ExchangeNotFound(f"{store.url()} holds no rows, and no record of its columns")
+    file = raw["file"][0].as_py()
+    schema = payload.decode_schema(store.read_range(file, 0, None), store.url(file))
+    return ExchangeRecord.of(schema, (), pc.max(raw["reduce"]).as_py() + 1)
+
+
+def registered_index(
+    store: Store, id: AttemptId, registered: dict[int, int] | None
+) -> MapTaskIndex:
+    """The index of an attempt that may be fetched: 0 means the latest."""
+    choice = "latest" if id.attempt == 0 else str(id.attempt)
+    if registered is not None and id.map_task not in registered:
+        raise NoAttempts("no shuffle attempts found for map task", path=store.url(id.directory))
+    only = None if registered is None else {id.map_task: registered[id.map_task]}
+    chosen = attempts.select(store, id.query, id.stage, choice, only)
+    found = next((index for index in chosen if index.id.map_task == id.map_task), None)
+    if found is None:
+        raise NoAttempts("no shuffle attempts found for map task", path=store.url(id.directory))
+    return found

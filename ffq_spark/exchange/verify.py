@@ -1,0 +1,109 @@
+"""Comparing everything an exchange shows with everything it promised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from ffq_spark.errors import CorruptPart, FfqError
+from ffq_spark.exchange.attempts import read_index
+from ffq_spark.exchange.reader import Part, read_part
+from ffq_spark.exchange.snapshot import Snapshot
+from ffq_spark.format.hashing import partition_ids
+from ffq_spark.format.layout import AttemptId
+from ffq_spark.format.records import ExchangeRecord
+from ffq_spark.store import Store
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is not as it was committed."""
+
+    code: str
+    path: str
+    message: str
+
+
+@dataclass(frozen=True)
+class VerifyReport:
+    """What was looked at, and what was wrong with it.
+
+    >>> VerifyReport(steps=1, parts=2, rows=3, bytes=4).ok
+    True
+    """
+
+    steps: int
+    parts: int
+    rows: int
+    bytes: int
+    findings: tuple[Finding, ...] = field(default=())
+
+    @property
+    def ok(self) -> bool:
+        return not self.findings
+
+
+def verify_snapshot(snapshot: Snapshot, progress: Progress | None = None) -> VerifyReport:
+    """Read every part in full: bytes, rows, checksums, the rows' places, and the indexes."""
+    parts = snapshot.parts()
+    findings: list[Finding] = []
+    rows = size = 0
+    for done, part in enumerate(parts.to_pylist(), start=1):
+        findings += _findings(_check_part(snapshot, part))
+        rows += part["rows"]
+        size += part["bytes"]
+        if progress:
+            progress(done, parts.num_rows)
+    for id in sorted(_attempts(parts)):
+        findings += _findings(_check_index(snapshot.store, id, parts))
+    return VerifyReport(len(snapshot.steps), parts.num_rows, rows, size, tuple(findings))
+
+
+def _findings(check: Iterator[None]) -> Iterator[Finding]:
+    try:
+        for _ in check:
+            pass
+    except FfqError as error:
+        yield Finding(error.code, error.path or "", error.message)
+
+
+def _check_part(snapshot: Snapshot, part: Part) -> Iterator[None]:
+    exchange = snapshot.exchange
+    for batch in read_part(snapshot.store, part, exchange.schema):
+        _check_places(exchange, batch, part, snapshot.store.url(part["file"]))
+        yield
+
+
+def _check_places(exchange: ExchangeRecord, batch: pa.RecordBatch, part: Part, path: str) -> None:
+    if not exchange.keys:
+        return
+    keys = [batch.column(name) for name in exchange.keys]
+    ids = partition_ids(keys, exchange.partitions, exchange.hash)
+    wrong = int(np.count_nonzero(ids != part["reduce"]))
+    if wrong:
+        raise CorruptPart(f"{wrong} rows belong to another partition", path=path)
+
+
+def _attempts(parts: pa.Table) -> set[AttemptId]:
+    rows = parts.select(["query", "stage", "map_task", "attempt"]).to_pylist()
+    return {AttemptId(**row) for row in rows}
+
+
+def _check_index(store: Store, id: AttemptId, parts: pa.Table) -> Iterator[None]:
+    index = read_index(store, id)
+    listed = {(e.reduce, e.bytes, e.rows) for e in index.entries} if index else set()
+    columns = [parts[name].to_numpy() for name in ("query", "stage", "map_task", "attempt")]
+    own = np.logical_and.reduce([c == value for c, value in zip(columns, id, strict=True)])
+    rows = parts.filter(pa.array(own)).select(["reduce", "bytes", "rows"]).to_pylist()
+    expected = {(row["reduce"], row["bytes"], row["rows"]) for row in rows}
+    # A filter may have left parts out, so the index may list more.
+    if not expected <= listed:
+        raise CorruptPart(
+            "the index does not list the committed parts", path=store.url(id.directory)
+        )
+    yield

@@ -1,0 +1,1 @@
+"""Pure bytes and names: nothing in this package does I/O."""

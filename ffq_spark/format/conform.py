@@ -1,0 +1,62 @@
+"""Bringing a batch to a schema: the same values under another spelling of the same types.
+
+Arrow producers differ in time zones, nullability, names inside lists and large or small offsets.
+The exchange keeps one spelling; Spark expects its own.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from ffq_spark.errors import UnsupportedType
+
+
+def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch with exactly this schema; columns are found by name.
+
+    >>> batch = pa.record_batch({"b": [1], "a": ["x"]})
+    >>> conform(batch, pa.schema([("a", pa.large_string()), ("b", pa.int64())])).schema.types
+    [LargeStringType(large_string), DataType(int64)]
+    """
+    if batch.schema.equals(schema, check_metadata=True):
+        return batch
+    columns = [_conform(batch.column(field.name), field.type, field.name) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _conform(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
+    try:
+        return _relabel(array, kind)
+    except (pa.ArrowException, ValueError) as error:
+        message = f"column {name!r} holds {array.type}, which is no {kind}: {error}"
+        raise UnsupportedType(message) from error
+
+
+def _relabel(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if array.type.equals(kind, check_metadata=True):
+        return array
+    if pa.types.is_struct(kind) and pa.types.is_struct(array.type):
+        return _relabel_struct(array, kind)
+    if pa.types.is_map(kind) and pa.types.is_map(array.type):
+        pairs = [_relabel(array.keys, kind.key_type), _relabel(array.items, kind.item_type)]
+        entries = pa.StructArray.from_arrays(pairs, fields=[kind.key_field, kind.item_field])
+        return _with_child(array, kind, entries)
+    if pa.types.is_list(kind) and pa.types.is_list(array.type):
+        return _with_child(array, kind, _relabel(array.values, kind.value_type))
+    return array.cast(kind)
+
+
+def _relabel_struct(array: pa.StructArray, kind: pa.StructType) -> pa.StructArray:
+    if array.type.num_fields != kind.num_fields:
+        raise ValueError("it has other fields")
+    children = [_relabel(array.field(i), field.type) for i, field in enumerate(kind)]
+    if not children:
+        return array.cast(kind)
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
+
+
+def _with_child(array: pa.Array, kind: pa.DataType, child: pa.Array) -> pa.Array:
+    validity, offsets = array.buffers()[:2]
+    buffers = [validity, offsets]
+    return pa.Array.from_buffers(kind, len(array), buffers, array.null_count, array.offset, [child])

@@ -1,0 +1,27 @@
+"""Query numbers: unique for ever, ascending in time, below 2^63."""
+
+from __future__ import annotations
+
+import secrets
+import time
+
+_RANDOM_BITS = 21
+
+
+def now_ms() -> int:
+    """Wall-clock milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def new_query() -> int:
+    """A new query number: 42 bits of milliseconds, 21 random bits.
+
+    >>> new_query() < 1 << 63
+    True
+    """
+    return (now_ms() << _RANDOM_BITS) | secrets.randbits(_RANDOM_BITS)
+
+
+def query_time_ms(query: int) -> int:
+    """When a query number was made."""
+    return query >> _RANDOM_BITS

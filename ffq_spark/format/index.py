@@ -1,0 +1,165 @@
+"""The index of one map attempt: FFQ's `index.json` and `index.bin`, versions 1 and 2."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ffq_spark.errors import CorruptIndex
+from ffq_spark.format.layout import AttemptId
+
+_MAGIC = b"FFQI"
+_VERSION = 1
+_HEADER = struct.Struct("<4sII")
+_CODECS = ("none", "lz4", "zstd")
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """One frame of a version 2 part."""
+
+    offset_bytes: int
+    frame_bytes: int
+    compressed_bytes: int
+    uncompressed_bytes: int
+    rows: int
+    batches: int
+    checksum32: int
+
+
+@dataclass(frozen=True)
+class IndexEntry:
+    """One part. `codec` is None in version 1, where the other version 2 fields have no meaning."""
+
+    reduce: int
+    file: str
+    bytes: int
+    rows: int
+    batches: int
+    codec: str | None = None
+    compressed_bytes: int = 0
+    uncompressed_bytes: int = 0
+    chunks: tuple[Chunk, ...] = ()
+
+
+@dataclass(frozen=True)
+class MapTaskIndex:
+    """All parts of one map attempt, ascending by reduce partition.
+
+    >>> index = MapTaskIndex(AttemptId(1, 0, 0, 1), 99, ())
+    >>> MapTaskIndex.from_bin(index.to_bin(), "index.bin") == index
+    True
+    """
+
+    id: AttemptId
+    created_at_ms: int
+    entries: tuple[IndexEntry, ...] = field(default=())
+
+    def to_json(self) -> bytes:
+        """The bytes of `index.json`, as FFQ writes them."""
+        document = {
+            "query_id": self.id.query,
+            "stage_id": self.id.stage,
+            "map_task": self.id.map_task,
+            "attempt": self.id.attempt,
+            "created_at_ms": self.created_at_ms,
+            "partitions": [_entry_document(entry) for entry in self.entries],
+        }
+        return json.dumps(document, indent=2, ensure_ascii=False).encode()
+
+    def to_bin(self) -> bytes:
+        """The bytes of `index.bin`: a header, then `index.json`."""
+        body = self.to_json()
+        return _HEADER.pack(_MAGIC, _VERSION, len(body)) + body
+
+    @classmethod
+    def from_bin(cls, data: bytes, path: str) -> MapTaskIndex:
+        """Read `index.bin`; whatever follows the payload is ignored, as FFQ does."""
+        if len(data) < _HEADER.size:
+            raise CorruptIndex("index.bin is too small to contain header", path=path)
+        magic, version, length = _HEADER.unpack_from(data)
+        if magic != _MAGIC:
+            raise CorruptIndex("invalid index.bin magic", path=path)
+        if version != _VERSION:
+            raise CorruptIndex(f"index.bin decode failed: unknown version {version}", path=path)
+        body = data[_HEADER.size : _HEADER.size + length]
+        if len(body) != length:
+            raise CorruptIndex("index.bin payload length is invalid", path=path)
+        return cls._parse(body, path, "index.bin decode failed")
+
+    @classmethod
+    def from_json(cls, data: bytes, path: str) -> MapTaskIndex:
+        """Read `index.json`; unknown keys are ignored."""
+        return cls._parse(data, path, "index json decode failed")
+
+    @classmethod
+    def _parse(cls, body: bytes, path: str, failure: str) -> MapTaskIndex:
+        try:
+            document = json.loads(body)
+            index = cls(
+                id=AttemptId(
+                    _count(document, "query_id"),
+                    _count(document, "stage_id"),
+                    _count(document, "map_task"),
+                    _count(document, "attempt"),
+                ),
+                created_at_ms=_count(document, "created_at_ms", 0),
+                entries=tuple(_parse_entry(item) for item in document["partitions"]),
+            )
+        except KeyError as error:
+            raise CorruptIndex(f"{failure}: missing field {error}", path=path) from error
+        except (ValueError, TypeError) as error:
+            raise CorruptIndex(f"{failure}: {error}", path=path) from error
+        reduces = [entry.reduce for entry in index.entries]
+        if len(set(reduces)) != len(reduces):
+            raise CorruptIndex(f"{failure}: a partition is listed twice", path=path)
+        return index
+
+
+def _entry_document(entry: IndexEntry) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "reduce_partition": entry.reduce,
+        "file": entry.file,
+        "bytes": entry.bytes,
+    }
+    if entry.codec is not None:
+        document |= {
+            "compressed_bytes": entry.compressed_bytes,
+            "uncompressed_bytes": entry.uncompressed_bytes,
+            "codec": entry.codec,
+            "chunks": [vars(chunk) for chunk in entry.chunks],
+        }
+    return document | {"rows": entry.rows, "batches": entry.batches}
+
+
+def _parse_entry(item: Mapping[str, Any]) -> IndexEntry:
+    codec = item.get("codec")
+    if codec is not None and codec not in _CODECS:
+        raise ValueError(f"unknown codec {codec!r}")
+    if not isinstance(item["file"], str):
+        raise TypeError("`file` is not a string")
+    return IndexEntry(
+        reduce=_count(item, "reduce_partition"),
+        file=item["file"],
+        bytes=_count(item, "bytes"),
+        rows=_count(item, "rows"),
+        batches=_count(item, "batches"),
+        codec=codec,
+        compressed_bytes=_count(item, "compressed_bytes", 0),
+        uncompressed_bytes=_count(item, "uncompressed_bytes", 0),
+        chunks=tuple(_parse_chunk(chunk) for chunk in item.get("chunks", ())),
+    )
+
+
+def _parse_chunk(item: Mapping[str, Any]) -> Chunk:
+    return Chunk(**{name: _count(item, name) for name in Chunk.__dataclass_fields__})
+
+
+def _count(item: Mapping[str, Any], name: str, default: int | None = None) -> int:
+    value = item[name] if default is None else item.get(name, default)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise TypeError(f"`{name}` is not a number of at least 0")
+    return value

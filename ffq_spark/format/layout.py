@@ -1,0 +1,123 @@
+"""Where everything lies below an exchange's root: FFQ's data tree and the records under `_ffq/`."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+DATA = "shuffle"
+RECORDS = "_ffq"
+FORMAT = f"{RECORDS}/format.json"
+EXCHANGE = f"{RECORDS}/exchange.json"
+QUERIES = f"{RECORDS}/queries"
+MANIFESTS = f"{RECORDS}/manifests"
+STEPS = f"{RECORDS}/steps"
+PENDING = f"{RECORDS}/pending"
+PROBES = f"{RECORDS}/probes"
+
+INDEX_JSON = "index.json"
+INDEX_BIN = "index.bin"
+
+MAX_ATTEMPT = (1 << 32) - 1
+
+_NUMBER = re.compile(r"0|[1-9][0-9]*")
+_PART = re.compile(r"part-(0|[1-9][0-9]*)\.ipc")
+_STEP = re.compile(r"([0-9]{20})\.json")
+
+
+class AttemptId(NamedTuple):
+    """One attempt of one map task, as its directory names it."""
+
+    query: int
+    stage: int
+    map_task: int
+    attempt: int
+
+    @property
+    def directory(self) -> str:
+        """The attempt's directory, relative to the root.
+
+        >>> AttemptId(7, 0, 3, 1).directory
+        'shuffle/7/0/3/1'
+        """
+        return f"{DATA}/{self.query}/{self.stage}/{self.map_task}/{self.attempt}"
+
+    @property
+    def index_json(self) -> str:
+        return f"{self.directory}/{INDEX_JSON}"
+
+    @property
+    def index_bin(self) -> str:
+        return f"{self.directory}/{INDEX_BIN}"
+
+    def part(self, reduce: int) -> str:
+        """The file of one reduce partition.
+
+        >>> AttemptId(7, 0, 3, 1).part(12)
+        'shuffle/7/0/3/1/part-12.ipc'
+        """
+        return f"{self.directory}/part-{reduce}.ipc"
+
+
+def spark_attempt(task_attempt_id: int) -> int:
+    """The attempt of a Spark task.
+
+    Spark's task attempt id is unique in an application, and later attempts have larger ones; its
+    attempt number is neither, because a stage retry counts from 0 again.
+
+    >>> spark_attempt(0)
+    1
+    """
+    if task_attempt_id >= MAX_ATTEMPT:
+        raise OverflowError(f"task attempt {task_attempt_id} does not fit FFQ's 32 bits")
+    return task_attempt_id + 1
+
+
+def parse_number(name: str) -> int | None:
+    """A canonical decimal, or None for a name that is not ours (`_tmp-1`, `007`).
+
+    >>> parse_number("12"), parse_number("012")
+    (12, None)
+    """
+    return int(name) if _NUMBER.fullmatch(name) else None
+
+
+def parse_part(name: str) -> int | None:
+    """The reduce partition in a part's file name."""
+    match = _PART.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def parse_step(name: str) -> int | None:
+    """The step number in a step record's file name."""
+    match = _STEP.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def step(number: int) -> str:
+    """The record of one step.
+
+    >>> step(17)
+    '_ffq/steps/00000000000000000017.json'
+    """
+    return f"{STEPS}/{number:020d}.json"
+
+
+def query(number: int) -> str:
+    """The record that opens a query."""
+    return f"{QUERIES}/{number}.json"
+
+
+def outcome(number: int) -> str:
+    """The record that ends a query: the fence."""
+    return f"{QUERIES}/{number}.outcome.json"
+
+
+def manifest(number: int) -> str:
+    """The parts of a query's step."""
+    return f"{MANIFESTS}/{number}.arrow"
+
+
+def pending(number: int) -> str:
+    """The marker of a query that may be committed and not yet published."""
+    return f"{PENDING}/{number}.json"

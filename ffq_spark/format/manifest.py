@@ -1,0 +1,80 @@
+"""The manifest of a step: one row for each part, as an Arrow table, with optional statistics.
+
+`stats` holds, for each column that has them, `min`, `max` and `nulls` of the part's rows. A bound
+that cannot be trusted (no value, NaN) is null and prunes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from ffq_spark.errors import CorruptRecord
+from ffq_spark.format.payload import checksum
+
+PART_FIELDS = [
+    pa.field("stage", pa.int64(), nullable=False),
+    pa.field("map_task", pa.int64(), nullable=False),
+    pa.field("attempt", pa.int64(), nullable=False),
+    pa.field("reduce", pa.int32(), nullable=False),
+    pa.field("file", pa.string(), nullable=False),
+    pa.field("offset", pa.int64(), nullable=False),
+    pa.field("bytes", pa.int64(), nullable=False),
+    pa.field("rows", pa.int64(), nullable=False),
+    pa.field("batches", pa.int32(), nullable=False),
+    pa.field("checksum", pa.uint64()),
+]
+
+
+def stats_type(fields: Sequence[pa.Field]) -> pa.DataType:
+    """The type of the `stats` column for these columns."""
+    return pa.struct(
+        [
+            (f.name, pa.struct([("min", f.type), ("max", f.type), ("nulls", pa.int64())]))
+            for f in fields
+        ]
+    )
+
+
+def manifest_schema(stats: Sequence[pa.Field] = ()) -> pa.Schema:
+    """The schema of a manifest with statistics of these columns."""
+    return pa.schema([*PART_FIELDS, *([pa.field("stats", stats_type(stats))] if stats else [])])
+
+
+def join(manifests: Sequence[pa.Table], stats: Sequence[pa.Field]) -> pa.Table:
+    """The manifest of a step from those of its map attempts, ordered for reading."""
+    schema = manifest_schema(stats)
+    table = pa.concat_tables(manifests) if manifests else schema.empty_table()
+    order = [("reduce", "ascending"), ("stage", "ascending"), ("map_task", "ascending")]
+    return table.sort_by(order).combine_chunks()
+
+
+def encode(table: pa.Table) -> bytes:
+    """A manifest as an Arrow IPC file.
+
+    >>> decode(encode(manifest_schema().empty_table()), "m").num_rows
+    0
+    """
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with pa.ipc.new_file(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def decode(data: bytes, path: str) -> pa.Table:
+    """Read a manifest and check that it has the columns of one."""
+    try:
+        table = pa.ipc.open_file(pa.py_buffer(data)).read_all()
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptRecord(f"not a readable manifest: {error}", path=path) from error
+    for field in PART_FIELDS:
+        if field.name not in table.schema.names or table.schema.field(field.name) != field:
+            raise CorruptRecord(f"the manifest has no proper column {field.name}", path=path)
+    return table
+
+
+def digest(data: bytes) -> int:
+    """What a step record remembers of its manifest."""
+    return checksum(pa.py_buffer(data))

@@ -1,0 +1,239 @@
+"""The bytes of a part: one Arrow IPC stream (`arrow`), or FFQ's frames around streams (`ffqs`).
+
+Encoders give pieces that only have to be joined, so that a part of any size is written without
+being held in memory. Decoders take the whole part.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+import pyarrow as pa
+import xxhash
+
+from ffq_spark.errors import CorruptPart
+from ffq_spark.format.index import Chunk
+
+Piece: TypeAlias = "bytes | pa.Buffer"
+
+PAYLOADS = ("arrow", "ffqs")
+COMPRESSIONS = ("none", "lz4", "zstd")
+
+_END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+_FRAME_MAGIC = b"FFQS"
+_FRAME_VERSION = 1
+_FRAME = struct.Struct("<4sBB2xQQ")
+
+
+@dataclass
+class PartTotals:
+    """What the index and the manifest say of a part, counted while its pieces pass by."""
+
+    bytes: int = 0
+    rows: int = 0
+    batches: int = 0
+    compressed_bytes: int = 0
+    uncompressed_bytes: int = 0
+    chunks: list[Chunk] = field(default_factory=list)
+    _digest: xxhash.xxh3_64 = field(default_factory=xxhash.xxh3_64)
+
+    def count(self, piece: Piece) -> Piece:
+        self.bytes += len(piece)
+        self._digest.update(piece)
+        return piece
+
+    @property
+    def checksum(self) -> int:
+        return self._digest.intdigest()
+
+
+class PartEncoder(Protocol):
+    """Turns the batches of one part into pieces and keeps its totals."""
+
+    totals: PartTotals
+
+    def start(self) -> Piece: ...
+
+    def batch(self, batch: pa.RecordBatch) -> Piece: ...
+
+    def end(self) -> Piece: ...
+
+
+class Codec:
+    """How the parts of one task are encoded: made once, used for every part.
+
+    >>> schema = pa.schema([("k", pa.int64())])
+    >>> encoder = Codec(schema, "arrow", "none").encoder()
+    >>> batch = pa.record_batch([[1, 2]], schema=schema)
+    >>> part = b"".join([encoder.start(), encoder.batch(batch), encoder.end()])
+    >>> pa.ipc.open_stream(part).read_all().num_rows
+    2
+    """
+
+    def __init__(self, schema: pa.Schema, payload: str, compression: str) -> None:
+        self.schema = schema
+        self.payload = payload
+        self.compression = compression
+        buffers = compression if payload == "arrow" and compression != "none" else None
+        self._options = pa.ipc.IpcWriteOptions(compression=buffers)
+        self.header = self.stream()[: -len(_END)]
+
+    def encoder(self) -> PartEncoder:
+        return StreamEncoder(self) if self.payload == "arrow" else FrameEncoder(self)
+
+    def stream(self, *batches: pa.RecordBatch) -> pa.Buffer:
+        """A complete IPC stream."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self.schema, options=self._options) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+        return sink.getvalue()
+
+    def message(self, batch: pa.RecordBatch) -> pa.Buffer:
+        """The batch alone, as it stands inside a stream."""
+        stream = self.stream(batch)
+        return stream[len(self.header) : len(stream) - len(_END)]
+
+
+class StreamEncoder:
+    """`payload=arrow`: schema, batches, end marker."""
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+        self.totals = PartTotals()
+
+    def start(self) -> Piece:
+        return self.totals.count(self._codec.header)
+
+    def batch(self, batch: pa.RecordBatch) -> Piece:
+        self.totals.rows += batch.num_rows
+        self.totals.batches += 1
+        return self.totals.count(self._codec.message(batch))
+
+    def end(self) -> Piece:
+        return self.totals.count(_END)
+
+
+class FrameEncoder:
+    """`payload=ffqs`: a frame for each batch."""
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+        self.totals = PartTotals()
+
+    def start(self) -> Piece:
+        return b""
+
+    def batch(self, batch: pa.RecordBatch) -> Piece:
+        frame, body_bytes, stream_bytes = encode_frame(
+            self._codec.stream(batch), self._codec.compression
+        )
+        totals = self.totals
+        totals.chunks.append(
+            Chunk(
+                offset_bytes=totals.bytes,
+                frame_bytes=len(frame),
+                compressed_bytes=body_bytes,
+                uncompressed_bytes=stream_bytes,
+                rows=batch.num_rows,
+                batches=1,
+                checksum32=zlib.adler32(frame),
+            )
+        )
+        totals.rows += batch.num_rows
+        totals.batches += 1
+        totals.compressed_bytes += body_bytes
+        totals.uncompressed_bytes += stream_bytes
+        return totals.count(frame)
+
+    def end(self) -> Piece:
+        return b""
+
+
+def encode_frame(stream: pa.Buffer, compression: str) -> tuple[bytes, int, int]:
+    """One frame around a stream, with the lengths of its body and of the stream."""
+    body = stream if compression == "none" else pa.compress(stream, codec=compression)
+    header = _FRAME.pack(
+        _FRAME_MAGIC, _FRAME_VERSION, COMPRESSIONS.index(compression), len(stream), len(body)
+    )
+    return header + bytes(body), len(body), len(stream)
+
+
+def is_framed(data: pa.Buffer) -> bool:
+    """Whether a part consists of FFQ's frames."""
+    return bytes(data[:4]) == _FRAME_MAGIC
+
+
+def decode(
+    data: pa.Buffer, path: str, *, columns: list[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The batches of a part, whichever payload it has."""
+    streams = _frames(data, path) if is_framed(data) else iter((data,))
+    try:
+        for stream in streams:
+            yield from _read_stream(stream, columns)
+    except (pa.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:
+        if isinstance(error, CorruptPart):
+            raise
+        raise CorruptPart(f"not a readable Arrow stream: {error}", path=path) from error
+
+
+def decode_schema(data: pa.Buffer, path: str) -> pa.Schema:
+    """The Arrow schema that a part starts with."""
+    stream = next(_frames(data, path)) if is_framed(data) else data
+    try:
+        return pa.ipc.open_stream(stream).schema
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptPart(f"not a readable Arrow stream: {error}", path=path) from error
+
+
+def _read_stream(stream: pa.Buffer, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
+    options = None
+    if columns is not None:
+        schema = pa.ipc.open_stream(stream).schema
+        fields = [schema.get_field_index(name) for name in columns]
+        options = pa.ipc.IpcReadOptions(included_fields=fields)
+    with pa.ipc.open_stream(stream, options=options) as reader:
+        yield from reader
+
+
+def _frames(data: pa.Buffer, path: str) -> Iterator[pa.Buffer]:
+    position = 0
+    while position < len(data):
+        if len(data) - position < _FRAME.size:
+            raise CorruptPart(f"a frame header is cut at byte {position}", path=path)
+        magic, version, codec, length, body_length = _FRAME.unpack_from(data, position)
+        if magic != _FRAME_MAGIC or version != _FRAME_VERSION or codec >= len(COMPRESSIONS):
+            raise CorruptPart(f"no frame of a known kind at byte {position}", path=path)
+        start = position + _FRAME.size
+        position = start + body_length
+        if position > len(data):
+            raise CorruptPart(f"the frame at byte {start - _FRAME.size} is cut", path=path)
+        body = data[start:position]
+        if codec == 0:
+            yield body
+        else:
+            yield pa.decompress(body, decompressed_size=length, codec=COMPRESSIONS[codec])
+
+
+def check_chunks(data: pa.Buffer, chunks: tuple[Chunk, ...], path: str) -> None:
+    """Compare every frame with the checksum that a version 2 index gives for it."""
+    position = 0
+    for chunk in chunks:
+        end = chunk.offset_bytes + chunk.frame_bytes
+        if chunk.offset_bytes != position or end > len(data):
+            raise CorruptPart("the index's chunks do not cover the file", path=path)
+        if zlib.adler32(data[position:end]) != chunk.checksum32:
+            raise CorruptPart(f"checksum mismatch in the frame at byte {position}", path=path)
+        position = end
+    if position != len(data):
+        raise CorruptPart("the file is longer than the index's chunks", path=path)
+
+
+def checksum(data: pa.Buffer) -> int:
+    """The manifest's checksum of a part: xxh3, 64 bits."""
+    return int(xxhash.xxh3_64_intdigest(data))

@@ -1,0 +1,257 @@
+"""The JSON records under `_ffq/`: small, for people, created once and never changed."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from enum import Enum
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from ffq_spark.errors import CorruptRecord, FutureFormat
+
+FORMAT_VERSION = 1
+FEATURES: frozenset[str] = frozenset()
+
+Record = TypeVar("Record", bound="JsonRecord")
+
+
+@dataclass(frozen=True)
+class JsonRecord:
+    """A dataclass that is one JSON file. Unknown keys are ignored, missing ones are an error."""
+
+    def encode(self) -> bytes:
+        return (json.dumps(asdict(self), indent=2, default=_plain) + "\n").encode()
+
+    @classmethod
+    def decode(cls: type[Record], data: bytes, path: str) -> Record:
+        try:
+            document = json.loads(data)
+            return cls.from_document(document)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise CorruptRecord(f"not a valid record: {error!r}", path=path) from error
+
+    @classmethod
+    def from_document(cls: type[Record], document: Mapping[str, Any]) -> Record:
+        known = {field.name for field in fields(cls)}
+        return cls(**{name: value for name, value in document.items() if name in known})
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Enum):
+        return value.value
+    raise TypeError(f"{type(value).__name__} has no place in a record")
+
+
+@dataclass(frozen=True)
+class FormatRecord(JsonRecord):
+    """What a program must understand to touch this exchange, and how the store creates once."""
+
+    create_once: str
+    format: int = FORMAT_VERSION
+    min_reader: int = 1
+    min_writer: int = 1
+    features: tuple[str, ...] = ()
+
+    def check_reader(self, path: str) -> None:
+        self._check(self.min_reader, "reading", path)
+
+    def check_writer(self, path: str) -> None:
+        self._check(self.min_writer, "writing", path)
+
+    def _check(self, needed: int, work: str, path: str) -> None:
+        if not isinstance(needed, int):
+            raise CorruptRecord("the format version is not a number", path=path)
+        unknown = sorted(set(self.features) - FEATURES)
+        if needed > FORMAT_VERSION or unknown:
+            wants = f"format {needed}" + (f" and {', '.join(unknown)}" if unknown else "")
+            message = f"{work} needs {wants}; this version knows format {FORMAT_VERSION}"
+            raise FutureFormat(message, path=path)
+
+
+@dataclass(frozen=True)
+class ExchangeRecord(JsonRecord):
+    """What never changes in an exchange: how rows find their partition, and what a row is."""
+
+    keys: tuple[str, ...]
+    partitions: int
+    hash: str
+    fields: tuple[str, ...]
+    arrow_schema: str
+    spark_schema: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        schema: pa.Schema,
+        keys: Iterable[str],
+        partitions: int,
+        hash: str = "spark",
+        spark_schema: str | None = None,
+    ) -> ExchangeRecord:
+        """Describe an exchange.
+
+        >>> record = ExchangeRecord.of(pa.schema([("k", pa.int64())]), ["k"], 8)
+        >>> record.fields, record.schema.names
+        (('k int64',), ['k'])
+        """
+        return cls(
+            keys=tuple(keys),
+            partitions=partitions,
+            hash=hash,
+            fields=tuple(f"{field.name} {field.type}" for field in schema),
+            arrow_schema=base64.b64encode(schema.serialize()).decode(),
+            spark_schema=spark_schema,
+        )
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> ExchangeRecord:
+        record = super().from_document(document)
+        return replace(record, keys=tuple(record.keys), fields=tuple(record.fields))
+
+    @property
+    def schema(self) -> pa.Schema:
+        try:
+            return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.arrow_schema)))
+        except (ValueError, OSError) as error:
+            raise CorruptRecord(f"the Arrow schema cannot be read: {error}") from error
+
+
+@dataclass(frozen=True)
+class QueryRecord(JsonRecord):
+    """Opens a query, before its first task writes."""
+
+    query: int
+    initiator: str
+    stage: int
+    mode: str
+    created_at_ms: int
+
+    @property
+    def id(self) -> QueryId:
+        return QueryId(self.initiator, self.query)
+
+
+@dataclass(frozen=True)
+class QueryId:
+    """A query's full name: who started it, and its number."""
+
+    initiator: str
+    local: int
+
+
+class Outcome(Enum):
+    """How a query ended. Exactly one is ever recorded."""
+
+    COMMITTED = "COMMITTED"
+    ABORTED = "ABORTED"
+    CANCELED = "CANCELED"
+    LOST = "LOST"
+
+
+@dataclass(frozen=True)
+class StepBody(JsonRecord):
+    """A step before it has a number: everything that decides which rows it holds.
+
+    `registered` names one attempt for each map task, as runs of neighbouring map tasks.
+    """
+
+    query: int
+    mode: str
+    stage: int
+    rows: int
+    bytes: int
+    parts: int
+    registered: tuple[tuple[int, int, int], ...]
+    manifest: str
+    manifest_bytes: int
+    manifest_checksum: int
+    committed_at_ms: int
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> StepBody:
+        body = super().from_document(document)
+        return replace(body, registered=tuple(_run(run) for run in body.registered))
+
+    @property
+    def attempts(self) -> dict[int, int]:
+        """Map task to registered attempt."""
+        return {
+            map_task: attempt
+            for first, last, attempt in self.registered
+            for map_task in range(first, last + 1)
+        }
+
+
+def _run(run: Any) -> tuple[int, int, int]:
+    first, last, attempt = (int(number) for number in run)
+    return first, last, attempt
+
+
+def runs(attempts: Mapping[int, int]) -> tuple[tuple[int, int, int], ...]:
+    """Attempts by map task as (first, last, attempt).
+
+    >>> runs({0: 1, 1: 1, 2: 65537, 3: 1})
+    ((0, 1, 1), (2, 2, 65537), (3, 3, 1))
+    """
+    found: list[tuple[int, int, int]] = []
+    for map_task in sorted(attempts):
+        attempt = attempts[map_task]
+        if found and found[-1][1] == map_task - 1 and found[-1][2] == attempt:
+            found[-1] = (found[-1][0], map_task, attempt)
+        else:
+            found.append((map_task, map_task, attempt))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class OutcomeRecord(JsonRecord):
+    """Ends a query. `nonce` tells a committer its own retried write from another's.
+
+    `after` is the newest step that existed before this outcome: the query's step, if it has one,
+    comes later.
+    """
+
+    query: int
+    outcome: Outcome
+    at_ms: int
+    nonce: str
+    message: str = ""
+    after: int = 0
+    step: StepBody | None = None
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> OutcomeRecord:
+        record = super().from_document(document)
+        step = document.get("step")
+        return replace(
+            record,
+            outcome=Outcome(record.outcome),
+            step=None if step is None else StepBody.from_document(step),
+        )
+
+
+@dataclass(frozen=True)
+class StepRecord(JsonRecord):
+    """One entry of the log. `base` is the first step that is visible together with this one."""
+
+    step: int
+    version: int
+    base: int
+    body: StepBody
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> StepRecord:
+        record = super().from_document(document)
+        return replace(record, body=StepBody.from_document(document["body"]))
+
+    @classmethod
+    def following(cls, last: StepRecord | None, body: StepBody) -> StepRecord:
+        """The next entry of the log: an append extends the version, a replace begins one."""
+        number = last.step + 1 if last else 1
+        if last is None or body.mode == "replace":
+            return cls(number, last.version + 1 if last else 1, number, body)
+        return cls(number, last.version, last.base, body)

@@ -1,0 +1,1 @@
+"""All that imports pyspark: the data source, the session's settings, the types."""

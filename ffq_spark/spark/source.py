@@ -1,0 +1,69 @@
+"""The data source `ffqshuffle`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from ffq_spark.exchange.job import WriteJob
+from ffq_spark.exchange.ledger import Ledger
+from ffq_spark.exchange.snapshot import take_snapshot
+from ffq_spark.exchange.write import new_initiator, prepare
+from ffq_spark.options import ReadOptions, WriteOptions, storage_options
+from ffq_spark.spark.reader import ExchangeReader, PushingReader
+from ffq_spark.spark.types import exchange_schema, output_columns, spark_schema
+from ffq_spark.spark.worker import pushes_filters
+from ffq_spark.spark.writer import ExchangeWriter
+from ffq_spark.store import Store
+
+logger = logging.getLogger(__name__)
+
+
+class FfqShuffleSource(DataSource):
+    """`spark.read.format("ffqshuffle")` and `df.write.format("ffqshuffle")`.
+
+    `conf` is what `register(spark)` saw of the session's `spark.ffq.*`; Spark itself passes no conf
+    to a Python source.
+    """
+
+    conf: ClassVar[Mapping[str, str]] = {}
+
+    @classmethod
+    def name(cls) -> str:
+        return "ffqshuffle"
+
+    def store(self, *, unsafe_commit: bool = False) -> Store:
+        """The storage of this source's path."""
+        given: dict[str, str] = dict(self.options)
+        settings: dict[str, Any] = storage_options(given, self.conf)
+        return Store(given.get("path", ""), settings, unsafe_commit=unsafe_commit)
+
+    def schema(self) -> StructType:
+        options = self._read_options()
+        exchange = take_snapshot(self.store(), options).exchange
+        return output_columns(spark_schema(exchange), options.columns, options.metadata_columns)
+
+    def reader(self, schema: StructType) -> ExchangeReader:
+        kind = PushingReader if pushes_filters() else ExchangeReader
+        return kind(self.store(), self._read_options(), schema)
+
+    def _read_options(self) -> ReadOptions:
+        return ReadOptions.resolve(dict(self.options), self.conf)
+
+    def writer(self, schema: StructType, overwrite: bool) -> ExchangeWriter:
+        options = WriteOptions.resolve(dict(self.options), self.conf)
+        logger.info("write options: %s", options)
+        store = self.store(unsafe_commit=options.unsafe_commit)
+        arrow, loose = exchange_schema(schema, options.keys)
+        exchange = prepare(store, options, arrow, loose.json())
+        query = Ledger(store).begin(
+            "replace" if overwrite else "append",
+            new_initiator(self.conf.get("spark.app.id", "")),
+            stage=options.stage,
+            query=options.query,
+        )
+        return ExchangeWriter(store, WriteJob.of(exchange, query, options))

@@ -1,0 +1,41 @@
+"""From what a user calls a root to a backend: local paths, `file:` URLs, object stores."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ffq_spark.errors import BadOption
+from ffq_spark.store.backend import Backend
+from ffq_spark.store.local import LocalBackend
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(.*)", re.DOTALL)
+_HADOOP_NAMES = {"s3a": "s3", "s3n": "s3", "wasbs": "abfs", "abfss": "abfs"}
+
+
+def split(root: str) -> tuple[str, str]:
+    """The protocol and the path of a root, in any of the spellings Spark users know.
+
+    >>> split("/data/x"), split("file:/data/x"), split("s3a://bucket/x/")
+    (('file', '/data/x'), ('file', '/data/x'), ('s3', 'bucket/x'))
+    """
+    match = _SCHEME.fullmatch(root)
+    protocol, rest = (match[1].lower(), match[2]) if match else ("file", root)
+    protocol = _HADOOP_NAMES.get(protocol, protocol)
+    if protocol == "file":
+        path = "/" + rest.lstrip("/") if match else rest
+        return protocol, path.rstrip("/") or "/"
+    return protocol, rest.removeprefix("//").rstrip("/")
+
+
+def open_backend(root: str, options: Mapping[str, Any]) -> Backend:
+    """The backend of a root. fsspec and the store's client are imported only when needed."""
+    if not root:
+        raise BadOption("no path was given", option="path")
+    protocol, path = split(root)
+    if protocol == "file":
+        return LocalBackend(path)
+    from ffq_spark.store.remote import RemoteBackend
+
+    return RemoteBackend(protocol, path, options)

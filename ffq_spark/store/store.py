@@ -1,0 +1,171 @@
+"""The store of one exchange: what the product asks of storage, with errors that name the file."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from ffq_spark.errors import FfqError, StoreFailed, StoreUnsafe
+from ffq_spark.format import layout
+from ffq_spark.store.backend import Backend, Entry
+from ffq_spark.store.local import LocalBackend
+from ffq_spark.store.location import open_backend
+from ffq_spark.store.uploads import ParallelUploads, SerialUploads
+
+__all__ = ["Entry", "Store"]
+
+UNSAFE = "unsafe"
+
+
+class Store:
+    """Files below one root. Pickles into Spark tasks; clients are made where they are used.
+
+    >>> store = Store("memory://doc-store")
+    >>> store.create_once("a.json", b"1"), store.create_once("a.json", b"2"), store.read("a.json")
+    (True, False, b'1')
+    """
+
+    def __init__(
+        self,
+        root: str,
+        options: Mapping[str, Any] | None = None,
+        *,
+        unsafe_commit: bool = False,
+    ) -> None:
+        self.root = root
+        self.unsafe_commit = unsafe_commit
+        self._backend: Backend = open_backend(root, options or {})
+        self._create_once_by: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Store({self.root!r})"
+
+    def url(self, path: str = "") -> str:
+        """A file's full name, for messages; it never holds a secret."""
+        return self._backend.url(path)
+
+    def read(self, path: str) -> bytes:
+        """A whole file; FileNotFoundError if there is none."""
+        try:
+            return self._backend.read(path)
+        except FileNotFoundError:
+            raise
+        except Exception as error:
+            raise self._failed("read", path, error) from error
+
+    def read_optional(self, path: str) -> bytes | None:
+        """A whole file, or None if there is none."""
+        try:
+            return self.read(path)
+        except FileNotFoundError:
+            return None
+
+    def read_range(self, path: str, start: int, length: int | None) -> pa.Buffer:
+        """Bytes of a file; fewer than asked for if it ends before."""
+        try:
+            return pa.py_buffer(self._backend.read(path, start, length))
+        except FileNotFoundError:
+            raise
+        except Exception as error:
+            raise self._failed("read", path, error) from error
+
+    def create_once(self, path: str, data: bytes) -> bool:
+        """Create a file that nobody has created: True if it now holds exactly these bytes.
+
+        A put that was retried inside a client loses to itself, so a lost race is settled by
+        comparing what is there.
+        """
+        try:
+            if self.create_once_by == UNSAFE:
+                return self._create_unsafely(path, data)
+            self._backend.create(path, data)
+            return True
+        except FileExistsError:
+            return self.read_optional(path) == data
+        except FfqError:
+            raise
+        except Exception as error:
+            raise self._failed("create", path, error) from error
+
+    def _create_unsafely(self, path: str, data: bytes) -> bool:
+        there = self.read_optional(path)
+        if there is None:
+            self._backend.write(path, [memoryview(data)])
+        return there is None or there == data
+
+    @property
+    def create_once_by(self) -> str:
+        """How this store creates once: `link`, `conditional-put`, or `unsafe` if it was allowed."""
+        if self._create_once_by is None:
+            self._create_once_by = self._backend.create_once
+            if self.unsafe_commit:
+                self._create_once_by = self._probe_tolerantly()
+        if not self._create_once_by:
+            raise StoreUnsafe(f"{self.url()} cannot create a file only if it does not exist")
+        return self._create_once_by
+
+    def probe_create_once(self) -> str:
+        """Try create-once for real: some servers accept the condition and ignore it."""
+        if self.create_once_by == UNSAFE:
+            return UNSAFE
+        try:
+            honoured = self._probe()
+        except Exception as error:
+            raise self._failed("create", layout.PROBES, error) from error
+        if not honoured:
+            raise StoreUnsafe(f"{self.url()} ignores the condition of a create-once write")
+        return self.create_once_by
+
+    def _probe_tolerantly(self) -> str:
+        try:
+            return self._backend.create_once if self._probe() else UNSAFE
+        except OSError:
+            return UNSAFE
+
+    def _probe(self) -> bool:
+        path = f"{layout.PROBES}/{secrets.token_hex(8)}"
+        try:
+            self._backend.create(path, b"first")
+            try:
+                self._backend.create(path, b"second")
+            except FileExistsError:
+                return self._backend.read(path) == b"first"
+            return False
+        except NotImplementedError:
+            return False
+        finally:
+            self._backend.delete(path)
+
+    def write(self, path: str, pieces: Iterable[Any]) -> None:
+        """Write a file that only its owner writes, piece by piece."""
+        try:
+            self._backend.write(path, (memoryview(piece) for piece in pieces))
+        except FfqError:
+            raise
+        except Exception as error:
+            raise self._failed("write", path, error) from error
+
+    def uploads(self) -> SerialUploads | ParallelUploads:
+        """A context to write many files in; all are there when it is left."""
+        serial = isinstance(self._backend, LocalBackend)
+        return SerialUploads(self.write) if serial else ParallelUploads(self.write)
+
+    def list(self, path: str) -> list[Entry]:
+        """The children of a directory, by name; none if it does not exist."""
+        try:
+            return sorted(self._backend.list(path), key=lambda entry: entry.name)
+        except Exception as error:
+            raise self._failed("list", path, error) from error
+
+    def delete(self, path: str) -> None:
+        """Delete a file; one that is gone already is fine."""
+        try:
+            self._backend.delete(path)
+        except Exception as error:
+            raise self._failed("delete", path, error) from error
+
+    def _failed(self, verb: str, path: str, error: Exception) -> StoreFailed:
+        return StoreFailed(f"cannot {verb}: {type(error).__name__}: {error}", path=self.url(path))

@@ -1,0 +1,83 @@
+"""Writing many files: one after the other on local disk, several at once to an object store."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Any
+
+_THREADS = 8
+_BYTES_IN_FLIGHT = 32 << 20
+
+Write = Callable[[str, Iterable[Any]], None]
+
+
+class SerialUploads:
+    """Local files: the page cache is the fastest queue there is."""
+
+    def __init__(self, write: Write) -> None:
+        self.write = write
+
+    def __enter__(self) -> SerialUploads:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class ParallelUploads:
+    """Small files are held and sent by threads, at most so many bytes at once; large ones stream.
+
+    The files' pieces are always made by the calling thread, in order.
+    """
+
+    def __init__(self, write: Write) -> None:
+        self._write = write
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="ffq-upload")
+        self._futures: list[Future[None]] = []
+        self._free = _BYTES_IN_FLIGHT
+        self._changed = threading.Condition()
+
+    def write(self, path: str, pieces: Iterable[Any]) -> None:
+        head: list[bytes] = []
+        size, rest = 0, iter(pieces)
+        for piece in rest:
+            head.append(bytes(piece))
+            size += len(piece)
+            if size > _BYTES_IN_FLIGHT // 2:
+                self._write(path, _chain(head, rest))
+                return
+        self._reserve(size)
+        self._futures.append(self._pool.submit(self._send, path, head, size))
+
+    def _reserve(self, size: int) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._free >= size)
+            self._free -= size
+
+    def _send(self, path: str, pieces: list[bytes], size: int) -> None:
+        try:
+            self._write(path, pieces)
+        finally:
+            with self._changed:
+                self._free += size
+                self._changed.notify_all()
+
+    def __enter__(self) -> ParallelUploads:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: object, trace: TracebackType | None
+    ) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=kind is not None)
+        if kind is None:
+            for future in self._futures:
+                future.result()
+
+
+def _chain(head: list[bytes], rest: Iterable[Any]) -> Iterable[Any]:
+    while head:
+        yield head.pop(0)
+    yield from rest

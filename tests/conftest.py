@@ -1,0 +1,87 @@
+"""Fixtures for all tests: real Spark sessions and a real S3 server, both on loopback."""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+os.environ["PYSPARK_PYTHON"] = sys.executable
+os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+
+
+@dataclass(frozen=True)
+class Place:
+    """A root on some storage, with what it takes to reach it."""
+
+    root: str
+    storage_options: dict[str, Any] = field(default_factory=dict)
+
+
+def start_spark(master: str = "local[2]", **conf: str) -> Any:
+    """A tuned session; `_` in a keyword stands for `.` in the setting's name."""
+    from pyspark.sql import SparkSession
+
+    import ffq_spark as ffq
+
+    builder = SparkSession.builder.master(master)
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "1g",
+    }
+    for name, value in {**settings, **{k.replace("_", "."): v for k, v in conf.items()}}.items():
+        builder = builder.config(name, value)
+    session = ffq.configure(builder).getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    return session
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    session = start_spark()
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    return str(tmp_path / "exchange")
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[Any]:
+    from s3server import S3Server
+
+    with S3Server() as server:
+        yield server
+
+
+@pytest.fixture(params=["local", "memory", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """The same test on every kind of storage."""
+    name = uuid.uuid4().hex
+    if request.param == "local":
+        return Place(str(tmp_path / name))
+    if request.param == "memory":
+        return Place(f"memory://{name}")
+    server = request.getfixturevalue("s3")
+    return Place(f"s3://{server.bucket}/{name}", server.storage_options)
+
+
+@pytest.fixture
+def new_root(tmp_path: Path) -> Callable[[], str]:
+    """Any number of fresh roots, for property tests."""
+    return lambda: str(tmp_path / uuid.uuid4().hex)

@@ -1,0 +1,122 @@
+"""A real S3 server for tests: SeaweedFS from PyPI, on free loopback ports, killed by its pid."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from types import TracebackType
+from typing import Any
+
+
+def free_ports(count: int) -> list[int]:
+    """Free ports whose neighbour 10,000 above is free too: the server opens that one as well."""
+    found: list[int] = []
+    while len(found) < count:
+        with contextlib.ExitStack() as stack:
+            first = stack.enter_context(socket.socket())
+            first.bind(("127.0.0.1", 0))
+            port = first.getsockname()[1]
+            if port > 55_000 or port in found:
+                continue
+            try:
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", port + 10_000))
+            except OSError:
+                continue
+            found.append(port)
+    return found
+
+
+class S3Server:
+    """Started on entry, killed on exit."""
+
+    bucket = "ffq"
+    key = "test-key"
+    secret = "test-secret"
+
+    def __init__(self) -> None:
+        self._directory = tempfile.mkdtemp(prefix="ffq-s3-")
+        self.port = 0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def storage_options(self) -> dict[str, Any]:
+        return {"key": self.key, "secret": self.secret, "endpoint_url": self.endpoint}
+
+    @property
+    def spark_options(self) -> dict[str, str]:
+        return {f"storage.{name}": value for name, value in self.storage_options.items()}
+
+    def __enter__(self) -> S3Server:
+        master, volume, filer, self.port = free_ports(4)
+        arguments = {
+            "dir": self._directory,
+            "ip": "127.0.0.1",
+            "ip.bind": "127.0.0.1",
+            "master.telemetry": "false",
+            "master.port": master,
+            "volume.port": volume,
+            "filer.port": filer,
+            "s3.port": self.port,
+            "s3.port.iceberg": 0,
+            "admin.ui": "false",
+            "webdav": "false",
+            "bucket": self.bucket,
+        }
+        environment = {"AWS_ACCESS_KEY_ID": self.key, "AWS_SECRET_ACCESS_KEY": self.secret}
+        with open(os.path.join(self._directory, "server.log"), "wb") as log:
+            self._process = subprocess.Popen(
+                [_weed(), "mini", *(f"-{name}={value}" for name, value in arguments.items())],
+                env={**os.environ, **environment},
+                stdout=log,
+                stderr=log,
+            )
+        self._wait()
+        return self
+
+    def _wait(self) -> None:
+        import s3fs
+
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                urllib.request.urlopen(self.endpoint, timeout=1)
+            except urllib.error.HTTPError:
+                pass
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+                continue
+            try:
+                s3fs.S3FileSystem(**self.storage_options, skip_instance_cache=True).ls(self.bucket)
+                return
+            except Exception:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: object, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def _weed() -> str:
+    import sys
+
+    beside = os.path.join(os.path.dirname(sys.executable), "weed")
+    return beside if os.path.exists(beside) else shutil.which("weed") or "weed"
