@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pyarrow as pa
 
 from ffq_spark.errors import BadOption, ExchangeMismatch, KeyColumnMissing
@@ -47,7 +50,13 @@ def agree(existing: ExchangeRecord, proposal: ExchangeRecord, root: str) -> None
         there, given = getattr(existing, name), getattr(proposal, name)
         if there != given:
             raise ExchangeMismatch(f"{name} of {root}: the exchange has {there}, not {given}")
-    there, given = _types(existing.schema), _types(proposal.schema)
+    _same_types(_arrow_types(existing), _arrow_types(proposal), root)
+    if existing.spark_schema and proposal.spark_schema:
+        # Arrow has one type where Spark may have several: strings, char, collations, variants.
+        _same_types(_spark_types(existing), _spark_types(proposal), root)
+
+
+def _same_types(there: dict[str, Any], given: dict[str, Any], root: str) -> None:
     if there != given:
         differences = [
             f"{name}: {there.get(name, 'no column')} there, {given.get(name, 'no column')} here"
@@ -57,8 +66,19 @@ def agree(existing: ExchangeRecord, proposal: ExchangeRecord, root: str) -> None
         raise ExchangeMismatch(f"schema of {root}: {'; '.join(differences)}")
 
 
-def _types(schema: pa.Schema) -> dict[str, pa.DataType]:
-    return {field.name: field.type for field in schema}
+def _arrow_types(record: ExchangeRecord) -> dict[str, Any]:
+    return {field.name: field.type for field in record.schema}
+
+
+def _spark_types(record: ExchangeRecord) -> dict[str, Any]:
+    document = _without_metadata(json.loads(record.spark_schema or "{}"))
+    return {field["name"]: field["type"] for field in document["fields"]}
+
+
+def _without_metadata(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _without_metadata(v) for k, v in value.items() if k != "metadata"}
+    return [_without_metadata(item) for item in value] if isinstance(value, list) else value
 
 
 def column(schema: pa.Schema, name: str, option: str) -> pa.Field:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from ffq_spark.errors import CorruptPart
-from ffq_spark.format import payload
+from ffq_spark.errors import CorruptPart, CorruptRecord
+from ffq_spark.format import layout, payload
 from ffq_spark.format.conform import conform
 from ffq_spark.format.index import Chunk
 from ffq_spark.store import Store
@@ -86,6 +86,8 @@ def read_part(
 def fetch_part(store: Store, part: Part, *, verify: str = "full") -> pa.Buffer:
     """The bytes of one part, compared with the manifest before anything is decoded."""
     path, size = store.url(part["file"]), part["bytes"]
+    if not layout.is_data(part["file"]):
+        raise CorruptRecord("a part outside the exchange's data", path=path)
     # One byte more than the part has: a file that grew is as wrong as one that was cut.
     try:
         data = store.read_range(part["file"], part["offset"], size + 1)

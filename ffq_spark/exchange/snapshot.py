@@ -51,7 +51,11 @@ class Snapshot:
         allowed = self._allowed(predicates, partitions)
         if self.raw is not None:
             return _in_partitions(self.raw, allowed)
-        tables = [self._step_parts(step, predicates, allowed) for step in self.steps]
+        manifests = self.store.read_many([step.body.manifest for step in self.steps])
+        tables = [
+            self._step_parts(step, data, predicates, allowed)
+            for step, data in zip(self.steps, manifests, strict=True)
+        ]
         table = pa.concat_tables([PARTS_SCHEMA.empty_table(), *tables])
         order = [("reduce", "ascending"), ("step", "ascending"), ("map_task", "ascending")]
         return table.sort_by(order) if len(tables) > 1 else table
@@ -69,9 +73,14 @@ class Snapshot:
         return matching & partitions
 
     def _step_parts(
-        self, step: StepRecord, predicates: Sequence[Predicate], allowed: frozenset[int] | None
+        self,
+        step: StepRecord,
+        data: bytes | None,
+        predicates: Sequence[Predicate],
+        allowed: frozenset[int] | None,
     ) -> pa.Table:
-        table = _in_partitions(read_manifest(self.store, step.body), allowed)
+        path = self.store.url(step.body.manifest)
+        table = _in_partitions(checked_manifest(step.body, data, path), allowed)
         if predicates:
             table = table.filter(pa.array(may_match(table, predicates)))
         table = table.select([field.name for field in PART_FIELDS])
@@ -89,10 +98,8 @@ def _in_partitions(table: pa.Table, allowed: frozenset[int] | None) -> pa.Table:
     return table.filter(pc.is_in(table["reduce"], value_set=wanted))
 
 
-def read_manifest(store: Store, body: StepBody) -> pa.Table:
+def checked_manifest(body: StepBody, data: bytes | None, path: str) -> pa.Table:
     """A step's manifest, compared with what the step record remembers of it."""
-    path = store.url(body.manifest)
-    data = store.read_optional(body.manifest)
     if data is None:
         raise CorruptRecord("the manifest is missing", path=path)
     if len(data) != body.manifest_bytes or manifest.digest(data) != body.manifest_checksum:
@@ -123,12 +130,12 @@ def _select_steps(ledger: Ledger, options: ReadOptions) -> list[StepRecord]:
         raise BadOption("give either steps or asOfStep, not both", option="steps")
     log = ledger.log
     if options.steps:
-        return [log.read(number) for number in _numbers(ledger, options.steps)]
+        return log.read_many(_numbers(ledger, options.steps))
     number = log.last_number() if options.as_of_step is None else options.as_of_step
     if number == 0:
         return []
     newest = log.read(number)
-    return [*(log.read(n) for n in range(newest.base, number)), newest]
+    return [*log.read_many(range(newest.base, number)), newest]
 
 
 def _numbers(ledger: Ledger, steps: str) -> Sequence[int]:

@@ -94,6 +94,16 @@ def parse_step(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
+def is_data(path: str) -> bool:
+    """Whether a path, as records spell it, lies in the data tree.
+
+    >>> is_data("shuffle/1/0/0/1/part-0.ipc"), is_data("shuffle/../secret")
+    (True, False)
+    """
+    first, *rest = path.split("/")
+    return first == DATA and bool(rest) and not {"", ".", ".."} & set(rest)
+
+
 def step(number: int) -> str:
     """The record of one step.
 

@@ -17,11 +17,15 @@ def check_sortable(name: str, kind: pa.DataType) -> None:
 
 
 def sort_columns(columns: Sequence[pa.Array]) -> list[pa.Array]:
-    """Columns whose plain ascending order, nulls first, is Spark's order of the given ones."""
+    """Columns whose plain ascending order is Spark's order of the given ones.
+
+    Arrow's places for nulls and NaN differ; own columns put the ones first and the others last.
+    """
     found: list[pa.Array] = []
     for column in columns:
+        if column.null_count:
+            found.append(pc.is_valid(column))
         if pa.types.is_floating(column.type):
-            # Arrow sorts NaN next to nulls; an own column puts it above the numbers.
             found.append(pc.is_nan(column))
         found.append(column)
     return found
@@ -36,8 +40,5 @@ def sort_indices(columns: Sequence[pa.Array]) -> pa.Array:
     arrays = sort_columns(columns)
     names = [str(position) for position in range(len(arrays))]
     table = pa.table(arrays, names=names)
-    return pc.sort_indices(
-        table,
-        sort_keys=[(name, "ascending") for name in names],
-        null_placement="at_start",
-    )
+    keys = [(name, "ascending") for name in names]
+    return pc.sort_indices(table, sort_keys=keys)

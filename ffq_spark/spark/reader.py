@@ -16,7 +16,7 @@ from ffq_spark.exchange.tasks import read_tasks
 from ffq_spark.format.conform import conform
 from ffq_spark.options import ReadOptions
 from ffq_spark.spark.filters import predicates
-from ffq_spark.spark.types import output_columns, spark_arrow_schema, spark_schema
+from ffq_spark.spark.types import output_columns, relaxed, spark_arrow_schema, spark_schema
 from ffq_spark.spark.worker import freeze_heap
 from ffq_spark.store import Store
 
@@ -65,7 +65,8 @@ class ExchangeReader(DataSourceReader):
     def _check_schema(self, snapshot: Snapshot) -> None:
         there = output_columns(spark_schema(snapshot.exchange), (), metadata=True)
         for field in self._schema.fields:
-            if field.name not in there.names or there[field.name].dataType != field.dataType:
+            known = field.name in there.names and there[field.name].dataType
+            if not known or known != relaxed(field.dataType):
                 has = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in there.fields)
                 wanted = f"{field.name} {field.dataType.simpleString()}"
                 raise ExchangeMismatch(f"{self._store.url()} has no column {wanted}; it has {has}")

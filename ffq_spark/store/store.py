@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from ffq_spark.store.uploads import ParallelUploads, SerialUploads
 __all__ = ["Entry", "Store"]
 
 UNSAFE = "unsafe"
+_READERS = 16
 
 
 class Store:
@@ -62,6 +64,13 @@ class Store:
             return self.read(path)
         except FileNotFoundError:
             return None
+
+    def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
+        """Whole files in the order of their paths, None where there is none."""
+        if len(paths) < 2 or isinstance(self._backend, LocalBackend):
+            return [self.read_optional(path) for path in paths]
+        with ThreadPoolExecutor(min(_READERS, len(paths))) as pool:
+            return list(pool.map(self.read_optional, paths))
 
     def read_range(self, path: str, start: int, length: int | None) -> pa.Buffer:
         """Bytes of a file; fewer than asked for if it ends before."""

@@ -1,0 +1,94 @@
+"""Verbs that tell what there is: ls, show, steps, parts, attempts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ffq_spark.cli.context import FINDING, verb
+from ffq_spark.cli.output import Output, human_bytes, human_time
+from ffq_spark.errors import FfqError
+from ffq_spark.exchange.catalog import find_exchanges
+from ffq_spark.exchange.exchange import Exchange
+
+
+@click.command()
+@verb
+def ls(root: str, storage: dict[str, Any], output: Output) -> int:
+    """List the exchange at ROOT, or those directly below it."""
+    rows: list[tuple[Any, ...]] = []
+    broken = False
+    for exchange in find_exchanges(root, storage):
+        try:
+            info = exchange.info()
+            size = info.bytes if output.json else human_bytes(info.bytes)
+            rows.append((exchange.root, info.keys, info.partitions, info.step, info.rows, size, ""))
+        except FfqError as error:
+            broken = True
+            rows.append((exchange.root, None, None, None, None, None, str(error)))
+    output.table(["root", "keys", "partitions", "step", "rows", "bytes", "error"], rows)
+    return FINDING if broken else 0
+
+
+@click.command()
+@verb
+def show(root: str, storage: dict[str, Any], output: Output) -> None:
+    """Show what an exchange is and what its current snapshot holds."""
+    info = Exchange(root, storage).info()
+    output.record(
+        {
+            "root": info.root,
+            "keys": info.keys,
+            "partitions": info.partitions,
+            "hash": info.hash,
+            "step": info.step,
+            "version": info.version,
+            "visible_steps": info.steps,
+            "parts": info.parts,
+            "rows": info.rows,
+            "bytes": info.bytes if output.json else human_bytes(info.bytes),
+            "columns": [f"{field.name} {field.type}" for field in info.schema],
+        }
+    )
+
+
+@click.command()
+@verb
+def steps(root: str, storage: dict[str, Any], output: Output) -> None:
+    """List the log: every committed write, replaced ones included."""
+    rows = []
+    for record in Exchange(root, storage).steps():
+        body = record.body
+        when = body.committed_at_ms if output.json else human_time(body.committed_at_ms)
+        size = body.bytes if output.json else human_bytes(body.bytes)
+        counts = (len(body.attempts), body.parts, body.rows, size)
+        rows.append((record.step, record.version, body.mode, body.query, *counts, when))
+    names = ["step", "version", "mode", "query", "map_tasks", "parts", "rows", "bytes", "committed"]
+    output.table(names, rows)
+
+
+@click.command()
+@verb
+@click.option("--steps", help="These steps alone: 17, 10..17, latest, all.")
+@click.option("--partitions", help="These partitions alone: 3, 0-7,12.")
+def parts(
+    root: str, storage: dict[str, Any], output: Output, steps: str | None, partitions: str | None
+) -> None:
+    """List the parts that a read would open."""
+    table = Exchange(root, storage).parts(steps=steps, partitions=partitions)
+    names = ["step", "reduce", "map_task", "attempt", "rows", "batches", "bytes", "file"]
+    columns = [table[name].to_pylist() for name in names]
+    output.table(names, list(zip(*columns, strict=True)))
+
+
+@click.command()
+@verb
+def attempts(root: str, storage: dict[str, Any], output: Output) -> None:
+    """List every attempt on storage: registered, stale, pending, orphan."""
+    names = ["query", "stage", "map_task", "attempt", "state", "complete"]
+    found = Exchange(root, storage).attempts()
+    output.table(names, [tuple(getattr(state, name) for name in names) for state in found])
+
+
+COMMANDS = (ls, show, steps, parts, attempts)

@@ -1,0 +1,18 @@
+"""`ffq-spark <verb> ROOT`: exit codes 0 ok, 1 finding, 2 usage, 3 storage."""
+
+from __future__ import annotations
+
+import click
+
+from ffq_spark import __version__
+from ffq_spark.cli import contents, inspect
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="ffq-spark")
+def main() -> None:
+    """Look into exchanges: durable, hash-partitioned shuffles. Needs neither Spark nor Java."""
+
+
+for command in (*inspect.COMMANDS, *contents.COMMANDS):
+    main.add_command(command)

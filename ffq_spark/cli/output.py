@@ -1,0 +1,96 @@
+"""What a command shows: tables for people, JSON for machines. Progress goes to stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
+
+_WIDE = 400
+
+
+class Output:
+    """One of the two: `json` decides."""
+
+    def __init__(self, *, json: bool) -> None:
+        self.json = json
+        terminal = sys.stdout.isatty()
+        self._console = Console(width=None if terminal else _WIDE, highlight=False)
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Rows under column names; in JSON a list of objects."""
+        if self.json:
+            self._print([dict(zip(columns, row, strict=True)) for row in rows])
+            return
+        table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+        for row in rows:
+            table.add_row(*(_cell(value) for value in row))
+        self._console.print(table)
+
+    def record(self, values: dict[str, Any]) -> None:
+        """Named values; in JSON one object."""
+        if self.json:
+            self._print(values)
+            return
+        table = Table(box=None, pad_edge=False, show_header=False)
+        table.add_column(style="bold")
+        table.add_column()
+        for name, value in values.items():
+            table.add_row(name.replace("_", " "), _cell(value))
+        self._console.print(table)
+
+    def line(self, text: str) -> None:
+        """A sentence for people; machines are spared it."""
+        if not self.json:
+            self._console.print(text, markup=False)
+
+    def _print(self, value: Any) -> None:
+        print(json.dumps(value, indent=2, default=str))
+
+    @contextmanager
+    def progress(self, title: str) -> Iterator[Callable[[int, int], None]]:
+        """A bar on stderr while something long runs, if anybody is there to see it."""
+        console = Console(stderr=True)
+        with Progress(console=console, disable=self.json or not console.is_terminal) as bar:
+            task = bar.add_task(title, total=None)
+            yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _cell(value: Any) -> Text:
+    """A value as plain text: brackets in it are no markup."""
+    if value is None:
+        return Text("-")
+    if isinstance(value, (list, tuple)):
+        return Text(", ".join(str(item) for item in value) or "-")
+    return Text(str(value))
+
+
+def human_bytes(count: int) -> str:
+    """A size that a person can read.
+
+    >>> human_bytes(5_242_880)
+    '5.0 MiB'
+    """
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def human_time(milliseconds: int) -> str:
+    """A moment in UTC.
+
+    >>> human_time(0)
+    '1970-01-01 00:00:00Z'
+    """
+    return datetime.fromtimestamp(milliseconds / 1000, timezone.utc).strftime("%Y-%m-%d %H:%M:%SZ")

@@ -1,0 +1,34 @@
+"""Finding exchanges below a path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ffq_spark.exchange.exchange import Exchange
+from ffq_spark.format import layout
+from ffq_spark.store import Store
+
+
+def find_exchanges(
+    root: str, storage_options: Mapping[str, Any] | None = None
+) -> Iterator[Exchange]:
+    """The exchange at a path, or those directly below it.
+
+    >>> from ffq_spark.examples import tiny_exchange
+    >>> [exchange.root for exchange in find_exchanges(tiny_exchange("memory://doc-ls/tiny").root)]
+    ['memory://doc-ls/tiny']
+    """
+    store = Store(root, storage_options)
+    if _is_exchange(store, ""):
+        yield Exchange(root, storage_options)
+        return
+    for entry in store.list(""):
+        if entry.is_dir and _is_exchange(store, f"{entry.name}/"):
+            yield Exchange(f"{root.rstrip('/')}/{entry.name}", storage_options)
+
+
+def _is_exchange(store: Store, prefix: str) -> bool:
+    if store.read_optional(prefix + layout.FORMAT) is not None:
+        return True
+    return any(layout.parse_number(e.name) is not None for e in store.list(prefix + layout.DATA))
