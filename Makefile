@@ -8,14 +8,15 @@ export SPARK_LOCAL_IP ?= 127.0.0.1
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
-.PHONY: help setup demo test soak check docs java clean
+.PHONY: help setup demo test soak check docs jar java clean
 
 help:
 	@echo "make demo    write, fail, retry, read, look up: the whole product in a minute"
 	@echo "make test    all tests (about 15 minutes on 2 cores)"
 	@echo "make soak    the long campaigns in full"
-	@echo "make check   ruff, mypy --strict, import-linter, deptry, codespell"
+	@echo "make check   ruff, mypy --strict, import-linter, codespell"
 	@echo "make docs    write the generated tables anew"
+	@echo "make jar     build the plugin's jar from jars/src"
 	@echo "make setup   only the set-up in $(VENV)"
 
 setup: $(STAMP)
@@ -47,14 +48,16 @@ soak: java setup
 	@$(BIN)/python -m pytest -m soak --timeout 7200
 
 check: setup
-	@echo "== ruff, mypy, import-linter, deptry, codespell"
+	@echo "== ruff, mypy, import-linter, codespell"
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
-	@$(BIN)/deptry ffq_spark
 	@$(BIN)/codespell
 	@$(BIN)/python docs/generate.py --check
+
+jar: java setup
+	@$(BIN)/python jars/build.py
 
 docs: setup
 	@$(BIN)/python docs/generate.py

@@ -140,6 +140,25 @@ class QueryExists(FfqPlanningError):
     remedy = "Leave the option `query` out, or give a new number"
 
 
+class QueryEnded(FfqPlanningError):
+    """The query has an outcome, which never changes."""
+
+    code = "FFQ_QUERY_ENDED"
+
+
+class StepExpired(FfqPlanningError):
+    """The step's data was removed after its retention."""
+
+    code = "FFQ_STEP_EXPIRED"
+    remedy = "`ffq-spark steps ROOT` lists the steps that can still be read"
+
+
+class Canceled(FfqExecutionError):
+    """The query was canceled; nothing of it becomes visible."""
+
+    code = "FFQ_CANCELED"
+
+
 class NotRegistered(FfqPlanningError):
     """The attempt is not the one that the step record names."""
 

@@ -27,6 +27,7 @@ STORAGE_PREFIX = "storage."
 MAX_PARTITIONS = 10_000
 
 _SIZE = re.compile(r"([0-9]+)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
+_INITIATOR = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
 
 # What Spark itself adds to the options of a source.
@@ -103,6 +104,13 @@ def attempt(value: str) -> str:
     if choice in ("registered", "latest"):
         return choice
     return "latest" if int(choice) == 0 else str(number(1)(choice))
+
+
+def initiator(value: str) -> str:
+    """A name that is safe as a file's."""
+    if not _INITIATOR.fullmatch(value):
+        raise ValueError("not made of letters, digits, dots, dashes and underscores")
+    return value
 
 
 def option(
@@ -247,6 +255,21 @@ class WriteOptions(Options):
     )
     stage: int = option(
         "stage", number(0), 0, "The stage number in the data's paths.", per_call=True
+    )
+    initiator: str = option(
+        "initiator",
+        initiator,
+        "",
+        "Who makes the write. The plugin sets it, with `query` and `leaseSeconds`.",
+        per_call=True,
+        shown="new",
+    )
+    lease_seconds: int = option(
+        "leaseSeconds",
+        number(0),
+        0,
+        "How long the initiator counts as alive after its last sign of life; 0: it gives none.",
+        per_call=True,
     )
     unsafe_commit: bool = option(
         "unsafeCommit",

@@ -84,11 +84,17 @@ def parts(
 
 @click.command()
 @verb
-def attempts(root: str, storage: dict[str, Any], output: Output) -> None:
-    """List every attempt on storage: registered, stale, pending, orphan."""
-    names = ["query", "stage", "map_task", "attempt", "state", "complete"]
-    found = Exchange(root, storage).attempts()
-    output.table(names, [tuple(getattr(state, name) for name in names) for state in found])
+@click.option("--query", type=int, help="One query's attempts alone.")
+def attempts(root: str, storage: dict[str, Any], output: Output, query: int | None) -> None:
+    """List every attempt: what storage holds, and what Spark's scheduler saw of it."""
+    names = ["query", "stage", "map_task", "attempt", "state", "complete", "rows", "bytes"]
+    seen = ["executor", "host", "speculative", "launch_ms", "finish_ms", "reason"]
+    rows = []
+    for state in Exchange(root, storage).attempts(query):
+        own = [getattr(state, name) for name in names]
+        task = [getattr(state.task, name, None) for name in ("state", *seen)]
+        rows.append((*own, *task))
+    output.table([*names, "task", *seen], rows)
 
 
 COMMANDS = (ls, show, steps, parts, attempts)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import click
 
-from ffq_spark import __version__
-from ffq_spark.cli import contents, inspect
+from ffq_spark.cli import contents, inspect, manage, setup
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="ffq-spark")
+@click.version_option(package_name="ffq-spark", prog_name="ffq-spark")
 def main() -> None:
     """Look into exchanges: durable, hash-partitioned shuffles. Needs neither Spark nor Java."""
 
 
-for command in (*inspect.COMMANDS, *contents.COMMANDS):
+for command in (*inspect.COMMANDS, *contents.COMMANDS, *manage.COMMANDS, *setup.COMMANDS):
     main.add_command(command)

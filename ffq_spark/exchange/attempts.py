@@ -7,7 +7,7 @@ attempt is complete when it has an index, which is written last.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -24,7 +24,12 @@ from ffq_spark.format import layout
 from ffq_spark.format.index import Chunk, MapTaskIndex
 from ffq_spark.format.layout import AttemptId
 from ffq_spark.format.manifest import PART_FIELDS
+from ffq_spark.format.records import StepBody
 from ffq_spark.store import Store
+
+_ATTEMPT_DEPTH = len(AttemptId(0, 0, 0, 0).directory.split("/"))
+
+File = tuple[str, int]
 
 _CHUNKS = pa.list_(pa.struct([(name, pa.int64()) for name in Chunk.__dataclass_fields__]))
 
@@ -41,6 +46,26 @@ def stored_attempts(store: Store, query: int, stage: int) -> Iterator[AttemptId]
     for map_task in numbers(store, base):
         for attempt in numbers(store, f"{base}/{map_task}"):
             yield AttemptId(query, stage, map_task, attempt)
+
+
+def split_registered(store: Store, body: StepBody) -> tuple[list[File], list[File]]:
+    """The files of a committed query: those of the attempts its step names, and all others."""
+    ids = (AttemptId(body.query, body.stage, m, a) for m, a in body.attempts.items())
+    own = {id.directory for id in ids}
+    registered: list[File] = []
+    others: list[File] = []
+    for path, size in store.walk(f"{layout.DATA}/{body.query}"):
+        (registered if _attempt_directory(path) in own else others).append((path, size))
+    return registered, others
+
+
+def directories(files: Iterable[File]) -> list[str]:
+    """The attempt directories that data files lie in."""
+    return sorted({_attempt_directory(path) for path, _ in files if layout.is_data(path)})
+
+
+def _attempt_directory(path: str) -> str:
+    return "/".join(path.split("/")[:_ATTEMPT_DEPTH])
 
 
 def read_index(store: Store, id: AttemptId) -> MapTaskIndex | None:

@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import pyarrow as pa
 
 from ffq_spark.errors import BadOption, PartitionNotFound
 from ffq_spark.exchange import attempts as stored
+from ffq_spark.exchange import resolution
 from ffq_spark.exchange.agreement import column
+from ffq_spark.exchange.attempt_states import AttemptState, attempt_states
+from ffq_spark.exchange.cancel import USER_CANCELED, request_cancel
+from ffq_spark.exchange.cleanup import DEFAULT_TTL_SECONDS, GcReport, collect, inactive_queries
 from ffq_spark.exchange.keys import key_predicates, matching_rows
 from ffq_spark.exchange.ledger import Ledger
 from ffq_spark.exchange.reader import METADATA_FIELDS, fetch_part, read_parts
-from ffq_spark.exchange.snapshot import Snapshot, registered_index, take_snapshot
+from ffq_spark.exchange.resolution import Resolved
+from ffq_spark.exchange.snapshot import (
+    Snapshot,
+    expiry_explained,
+    registered_index,
+    take_snapshot,
+)
+from ffq_spark.exchange.status import QueryStatus, all_statuses, query_status
 from ffq_spark.exchange.verify import Progress, VerifyReport, verify_snapshot
-from ffq_spark.format import layout
 from ffq_spark.format.layout import AttemptId
-from ffq_spark.format.records import Outcome, StepRecord
+from ffq_spark.format.records import CancelRecord, StepRecord
 from ffq_spark.options import ReadOptions
 from ffq_spark.store import Store
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 @dataclass(frozen=True)
@@ -40,20 +53,18 @@ class ExchangeInfo:
     bytes: int
 
 
-@dataclass(frozen=True)
-class AttemptState:
-    """One attempt directory on storage and what the records say of it.
+class ReadArguments(TypedDict, total=False):
+    """What says which rows to read: the options of the Spark reader, in Python's spelling."""
 
-    `registered` counts; `stale` lost; `pending` may still win; `orphan` has no query record. On a
-    root without records the one that counts is `latest`. `complete` means that it has an index.
-    """
-
-    query: int
-    stage: int
-    map_task: int
-    attempt: int
-    state: str
-    complete: bool
+    columns: Sequence[str] | str | None
+    partitions: Iterable[int] | int | str | None
+    steps: str | int | None
+    as_of_step: int | None
+    query: int | None
+    stage: int | None
+    attempt: int | str | None
+    verify: str | None
+    metadata_columns: bool | None
 
 
 class Exchange:
@@ -102,16 +113,17 @@ class Exchange:
         """The whole log, oldest first, replaced steps included."""
         return list(take_snapshot(self._store, ReadOptions(steps="all")).steps)
 
-    def parts(self, **options: Any) -> pa.Table:
+    def parts(self, **options: Unpack[ReadArguments]) -> pa.Table:
         """The parts that a `read` with these options would open, one row each."""
         snapshot, chosen = self._snapshot(options)
         return snapshot.parts(partitions=chosen.partitions)
 
-    def read(self, **options: Any) -> pa.RecordBatchReader:
+    def read(self, **options: Unpack[ReadArguments]) -> pa.RecordBatchReader:
         """The rows, batch by batch: DuckDB, Polars, pandas and pyarrow all take the result.
 
-        Options are those of the Spark reader, in Python's spelling: `columns`, `partitions`,
-        `steps`, `as_of_step`, `verify`, `metadata_columns`, `query`, `stage`, `attempt`.
+        >>> from ffq_spark.examples import tiny_exchange
+        >>> tiny_exchange().read(columns=["name"], partitions=[3]).read_all().num_rows
+        1
         """
         snapshot, chosen = self._snapshot(options)
         parts = snapshot.parts(partitions=chosen.partitions)
@@ -126,7 +138,7 @@ class Exchange:
         )
         return pa.RecordBatchReader.from_batches(schema, batches)
 
-    def lookup(self, key: Any, **options: Any) -> pa.Table:
+    def lookup(self, key: Any, **options: Unpack[ReadArguments]) -> pa.Table:
         """All rows of one key: only the partition that can hold it is opened.
 
         `key` is a value, a tuple in the order of the keys, or a dict by column.
@@ -151,42 +163,57 @@ class Exchange:
         schema = output_schema(exchange.schema, replace(chosen, columns=tuple(columns)))
         return pa.Table.from_batches([batch.select(schema.names) for batch in found], schema)
 
-    def attempts(self) -> list[AttemptState]:
-        """Every attempt directory that storage holds, with what the records say of it."""
-        return list(self._attempts())
+    def attempts(self, query: int | None = None) -> list[AttemptState]:
+        """Every attempt: what storage holds, what the records say, what the listener saw."""
+        return list(attempt_states(self._store, query))
 
-    def _attempts(self) -> Iterator[AttemptState]:
-        recorded = self._ledger.format() is not None
-        for query in stored.numbers(self._store, layout.DATA):
-            for stage in stored.numbers(self._store, f"{layout.DATA}/{query}"):
-                ids = list(stored.stored_attempts(self._store, query, stage))
-                yield from self._recorded(ids) if recorded else self._unrecorded(ids)
+    def available_attempts(self, query: int, stage: int, map_task: int) -> list[int]:
+        """Every attempt directory of a map task, ascending, whatever its state."""
+        return resolution.available_attempts(self._store, query, stage, map_task)
 
-    def _recorded(self, ids: Sequence[AttemptId]) -> Iterator[AttemptState]:
-        query = ids[0].query if ids else 0
-        outcome = self._ledger.outcome(query)
-        known = self._store.read_optional(layout.query(query)) is not None
-        committed = outcome is not None and outcome.outcome is Outcome.COMMITTED and outcome.step
-        registered = committed.attempts if committed else {}
-        for id in ids:
-            if registered.get(id.map_task) == id.attempt:
-                state = "registered"
-            elif outcome is not None:
-                state = "stale"
-            else:
-                state = "pending" if known else "orphan"
-            yield AttemptState(*id, state, self._complete(id))
+    def latest_attempt(
+        self, query: int, stage: int, map_task: int, rule: str = "registered"
+    ) -> int:
+        """The attempt that counts: registered, else the largest complete; `rule="ffq"`: largest."""
+        return resolution.latest_attempt(self._store, query, stage, map_task, rule)
 
-    def _unrecorded(self, ids: Sequence[AttemptId]) -> Iterator[AttemptState]:
-        complete = {id: self._complete(id) for id in ids}
-        latest = {id.map_task: id for id in ids if complete[id]}
-        for id in ids:
-            counts = latest.get(id.map_task) == id
-            yield AttemptState(*id, "latest" if counts else "stale", complete[id])
+    def resolve(
+        self, query: int, stage: int | None = None, rule: str = "registered"
+    ) -> dict[int, Resolved]:
+        """Map task to the attempt that counts, and why."""
+        return resolution.resolve(self._store, query, stage, rule)
 
-    def _complete(self, id: AttemptId) -> bool:
-        names = {entry.name for entry in self._store.list(id.directory)}
-        return bool(names & {layout.INDEX_BIN, layout.INDEX_JSON})
+    def status(self, query: int | None = None) -> list[QueryStatus]:
+        """Where every query stands, or one."""
+        return all_statuses(self._store) if query is None else [query_status(self._store, query)]
+
+    def cancel(self, query: int, message: str, code: str = USER_CANCELED) -> CancelRecord:
+        """Ask for a query's end. Its initiator does it; the first request is the one kept."""
+        return request_cancel(self._store, query, message, code)
+
+    def check(self) -> dict[int, str]:
+        """The queries that are no longer active, and why: an outcome, or `lease gone`."""
+        return inactive_queries(self._store)
+
+    def gc(
+        self,
+        ttl: float = DEFAULT_TTL_SECONDS,
+        *,
+        dry_run: bool = False,
+        rule: str = "registered",
+        retention: float | None = None,
+    ) -> GcReport:
+        """Remove what no reader can need: stale attempts older than `ttl` seconds, lost queries.
+
+        `retention` seconds after it was replaced, a version's data goes too; the newest two stay.
+        """
+        return collect(
+            self._store,
+            ttl_ms=int(ttl * 1000),
+            dry_run=dry_run,
+            rule=rule,
+            retention_ms=None if retention is None else int(retention * 1000),
+        )
 
     def fetch(
         self,
@@ -206,7 +233,8 @@ class Exchange:
         outcome = self._ledger.outcome(query)
         step = outcome.step if outcome else None
         id = AttemptId(query, stage, map_task, attempt)
-        index = registered_index(self._store, id, step.attempts if step else None)
+        with expiry_explained(self._ledger.log, outcome):
+            index = registered_index(self._store, id, step.attempts if step else None)
         entry = next((e for e in index.entries if e.reduce == reduce), None)
         if entry is None:
             path = self._store.url(index.id.directory)
@@ -216,7 +244,9 @@ class Exchange:
         end = start_offset + max_bytes if max_bytes else len(data)
         return bytes(data[min(start_offset, len(data)) : min(end, len(data))])
 
-    def verify(self, *, progress: Progress | None = None, **options: Any) -> VerifyReport:
+    def verify(
+        self, *, progress: Progress | None = None, **options: Unpack[ReadArguments]
+    ) -> VerifyReport:
         """Read everything in full and report all damage instead of stopping at the first."""
         snapshot, _ = self._snapshot(options)
         return verify_snapshot(snapshot, progress)
@@ -252,6 +282,6 @@ def _text(name: str, value: Any) -> str:
         return str(value).lower()
     if isinstance(value, (str, int)):
         return str(value)
-    if isinstance(value, (Sequence, set, frozenset, range)):
+    if isinstance(value, Iterable):
         return ",".join(str(item) for item in value)
     raise BadOption(f"{name}={value!r} is no value for an option", option=name)

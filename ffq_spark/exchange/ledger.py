@@ -60,13 +60,19 @@ class Ledger:
         return (data and FormatRecord.decode(data, self._store.url(layout.FORMAT))) or None
 
     def begin(
-        self, mode: str, initiator: str, *, stage: int = 0, query: int | None = None
+        self,
+        mode: str,
+        initiator: str,
+        *,
+        stage: int = 0,
+        query: int | None = None,
+        lease_seconds: int = 0,
     ) -> QueryRecord:
         """Open a query: its record exists before its first part does."""
         self._ensure_format()
         while True:
             number = new_query() if query is None else query
-            record = QueryRecord(number, initiator, stage, mode, now_ms())
+            record = QueryRecord(number, initiator, stage, mode, now_ms(), lease_seconds)
             if self._store.create_once(layout.query(number), record.encode()):
                 return record
             if query is not None:
@@ -154,9 +160,12 @@ class Ledger:
         data = self._store.read_optional(path)
         return (data and OutcomeRecord.decode(data, self._store.url(path))) or None
 
-    def end(self, query: int, outcome: Outcome, message: str) -> OutcomeRecord:
+    def end(
+        self, query: int, outcome: Outcome, message: str, *, code: str = "", who: str = ""
+    ) -> OutcomeRecord:
         """End a query without a step. What ended it first stays; that record is returned."""
-        record = OutcomeRecord(query, outcome, now_ms(), secrets.token_hex(8), message)
+        nonce = secrets.token_hex(8)
+        record = OutcomeRecord(query, outcome, now_ms(), nonce, message, code, who)
         if self._store.create_once(layout.outcome(query), record.encode()):
             return record
         ended = self.outcome(query)

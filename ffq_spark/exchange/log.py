@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ffq_spark.errors import CorruptRecord, StepNotFound
+from ffq_spark.errors import CorruptRecord, StepExpired, StepNotFound
 from ffq_spark.format import layout
 from ffq_spark.format.records import OutcomeRecord, StepBody, StepRecord
 from ffq_spark.store import Store
@@ -56,6 +56,22 @@ class StepLog:
             message = f"the record says step {record.step}"
             raise CorruptRecord(message, path=self._store.url(path))
         return record
+
+    def find(self, outcome: OutcomeRecord) -> StepRecord | None:
+        """The step of a committed query, or None while it has none."""
+        number = outcome.after
+        while (data := self._store.read_optional(layout.step(number := number + 1))) is not None:
+            record = self._decode(number, data)
+            if record.body.query == outcome.query:
+                return record
+        return None
+
+    def refuse_expired(self, number: int) -> None:
+        """Say of a step whose files are missing that they were removed, if they were."""
+        path = layout.expired(number)
+        if self._store.read_optional(path) is not None:
+            message = f"the data of step {number} was removed after its retention"
+            raise StepExpired(message, path=self._store.url(path))
 
     def publish(self, outcome: OutcomeRecord) -> StepRecord:
         """Give a committed query its step, unless it has one: safe to repeat and to race."""

@@ -49,11 +49,13 @@ def matching_partitions(
                 allowed[predicate.column] = list(predicate.values)
     if any(key not in allowed for key in exchange.keys):
         return None
-    candidates = [_spellings(allowed[key], exchange.hash) for key in exchange.keys]
+    schema = exchange.schema
+    candidates = [
+        _spellings(allowed[key], schema.field(key).type, exchange.hash) for key in exchange.keys
+    ]
     if np.prod([float(len(values)) for values in candidates]) > _MAX_COMBINATIONS:
         return None
     rows = list(itertools.product(*candidates))
-    schema = exchange.schema
     try:
         columns = [
             pa.array([row[position] for row in rows], schema.field(key).type)
@@ -65,13 +67,13 @@ def matching_partitions(
     return frozenset(ids.tolist())
 
 
-def _spellings(values: list[Any], hash: str) -> list[Any]:
+def _spellings(values: list[Any], kind: pa.DataType, hash: str) -> list[Any]:
     """Equal values with different bits: FFQ hashes the bits of a float, Spark its value."""
-    if hash == "ffq" and any(isinstance(value, float) for value in values):
-        if any(value != value for value in values):
-            return [None] * (_MAX_COMBINATIONS + 1)
-        return [*values, *(-0.0 for value in values if value == 0), 0.0]
-    return values
+    if hash == "spark" or not pa.types.is_floating(kind):
+        return values
+    if any(value != value for value in values):
+        return [None] * (_MAX_COMBINATIONS + 1)
+    return [*values, 0.0, -0.0] if any(value == 0 for value in values) else values
 
 
 def may_match(manifest: pa.Table, predicates: Sequence[Predicate]) -> NDArray[np.bool_]:

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from ffq_spark.errors import CorruptPart, CorruptRecord
+from ffq_spark.exchange.log import StepLog
 from ffq_spark.format import layout, payload
 from ffq_spark.format.conform import conform
 from ffq_spark.format.index import Chunk
@@ -92,6 +93,8 @@ def fetch_part(store: Store, part: Part, *, verify: str = "full") -> pa.Buffer:
     try:
         data = store.read_range(part["file"], part["offset"], size + 1)
     except FileNotFoundError as error:
+        if (step := part.get("step")) is not None:
+            StepLog(store).refuse_expired(step)
         raise CorruptPart("the part is missing", path=path) from error
     if verify != "none" and len(data) != size:
         found = f"{len(data)} bytes" if len(data) < size else "more bytes"

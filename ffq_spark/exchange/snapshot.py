@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pyarrow.compute as pc
 
 from ffq_spark.errors import (
     BadOption,
+    CorruptIndex,
     CorruptRecord,
     ExchangeNotFound,
     NoAttempts,
@@ -19,12 +21,13 @@ from ffq_spark.errors import (
 )
 from ffq_spark.exchange import attempts
 from ffq_spark.exchange.ledger import Ledger
+from ffq_spark.exchange.log import StepLog
 from ffq_spark.exchange.pruning import Predicate, matching_partitions, may_match
 from ffq_spark.format import layout, manifest, payload
 from ffq_spark.format.index import MapTaskIndex
 from ffq_spark.format.layout import AttemptId
 from ffq_spark.format.manifest import PART_FIELDS
-from ffq_spark.format.records import ExchangeRecord, Outcome, StepBody, StepRecord
+from ffq_spark.format.records import ExchangeRecord, Outcome, OutcomeRecord, StepBody, StepRecord
 from ffq_spark.options import ReadOptions
 from ffq_spark.store import Store
 
@@ -80,6 +83,8 @@ class Snapshot:
         allowed: frozenset[int] | None,
     ) -> pa.Table:
         path = self.store.url(step.body.manifest)
+        if data is None:
+            StepLog(self.store).refuse_expired(step.step)
         table = _in_partitions(checked_manifest(step.body, data, path), allowed)
         if predicates:
             table = table.filter(pa.array(may_match(table, predicates)))
@@ -161,12 +166,25 @@ def _one_query(store: Store, ledger: Ledger, options: ReadOptions) -> Snapshot:
         stage, registered = outcome.step.stage, outcome.step.attempts
         if options.stage not in (None, stage):
             raise QueryNotFound(f"query {query} has no stage {options.stage}")
-        raw = _raw(store, query, stage, options.attempt, registered)
+        with expiry_explained(ledger.log, outcome):
+            raw = _raw(store, query, stage, options.attempt, registered)
     else:
         query, stage = attempts.choose_stage(store, query, options.stage)
         raw = _raw(store, query, stage, options.attempt, None)
     exchange = ledger.exchange() or _guess(store, raw)
     return Snapshot(store, exchange, (), raw)
+
+
+@contextmanager
+def expiry_explained(log: StepLog, outcome: OutcomeRecord | None) -> Iterator[None]:
+    """A registered index that is missing because its step has expired is no damage."""
+    try:
+        yield
+    except CorruptIndex:
+        step = log.find(outcome) if outcome and outcome.step else None
+        if step is not None:
+            log.refuse_expired(step.step)
+        raise
 
 
 def _unrecorded(store: Store, options: ReadOptions) -> Snapshot:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
+from ffq_spark.errors import ExchangeMismatch
 from ffq_spark.exchange.job import WriteJob
 from ffq_spark.exchange.ledger import AttemptOutput
 from ffq_spark.exchange.runs import Runs
@@ -35,7 +36,7 @@ def write_attempt(
     try:
         for batch in batches:
             if batch.num_rows:
-                runs.add(conform(batch, job.exchange.schema))
+                runs.add(_fitting(batch, job.exchange.schema))
         runs.finish()
         entries, checksums = _write_parts(store, job, id, runs)
         stats = runs.stats()
@@ -45,6 +46,13 @@ def write_attempt(
     store.write(id.index_json, [index.to_json()])
     store.write(id.index_bin, [index.to_bin()])
     return AttemptOutput(id, manifest.encode(_manifest(job, id, entries, checksums, stats)))
+
+
+def _fitting(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    if sorted(batch.schema.names) != sorted(schema.names):
+        there, given = ", ".join(schema.names), ", ".join(batch.schema.names)
+        raise ExchangeMismatch(f"a batch has the columns {given}; the exchange has {there}")
+    return conform(batch, schema)
 
 
 def _write_parts(

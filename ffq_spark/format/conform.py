@@ -49,6 +49,9 @@ def _relabel(array: pa.Array, kind: pa.DataType) -> pa.Array:
 def _relabel_struct(array: pa.StructArray, kind: pa.StructType) -> pa.StructArray:
     if array.type.num_fields != kind.num_fields:
         raise ValueError("it has other fields")
+    names = [[field.name for field in struct] for struct in (array.type, kind)]
+    if names[0] != names[1] and sorted(names[0]) == sorted(names[1]):
+        raise ValueError("it has its fields in another order")
     children = [_relabel(array.field(i), field.type) for i, field in enumerate(kind)]
     if not children:
         return array.cast(kind)

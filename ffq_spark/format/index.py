@@ -9,12 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ffq_spark.errors import CorruptIndex
-from ffq_spark.format.layout import AttemptId
+from ffq_spark.format.layout import MAX_ATTEMPT, AttemptId
 
 _MAGIC = b"FFQI"
 _VERSION = 1
 _HEADER = struct.Struct("<4sII")
 _CODECS = ("none", "lz4", "zstd")
+_MAX_ID = (1 << 64) - 1
+_MAX_COUNT = (1 << 63) - 1
+_MAX_REDUCE = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
@@ -101,17 +104,17 @@ class MapTaskIndex:
             document = json.loads(body)
             index = cls(
                 id=AttemptId(
-                    _count(document, "query_id"),
-                    _count(document, "stage_id"),
-                    _count(document, "map_task"),
-                    _count(document, "attempt"),
+                    _count(document, "query_id", limit=_MAX_ID),
+                    _count(document, "stage_id", limit=_MAX_ID),
+                    _count(document, "map_task", limit=_MAX_ID),
+                    _count(document, "attempt", limit=MAX_ATTEMPT),
                 ),
-                created_at_ms=_count(document, "created_at_ms", 0),
+                created_at_ms=_count(document, "created_at_ms", 0, limit=_MAX_ID),
                 entries=tuple(_parse_entry(item) for item in document["partitions"]),
             )
         except KeyError as error:
             raise CorruptIndex(f"{failure}: missing field {error}", path=path) from error
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, AttributeError) as error:
             raise CorruptIndex(f"{failure}: {error}", path=path) from error
         reduces = [entry.reduce for entry in index.entries]
         if len(set(reduces)) != len(reduces):
@@ -142,7 +145,7 @@ def _parse_entry(item: Mapping[str, Any]) -> IndexEntry:
     if not isinstance(item["file"], str):
         raise TypeError("`file` is not a string")
     return IndexEntry(
-        reduce=_count(item, "reduce_partition"),
+        reduce=_count(item, "reduce_partition", limit=_MAX_REDUCE),
         file=item["file"],
         bytes=_count(item, "bytes"),
         rows=_count(item, "rows"),
@@ -158,8 +161,10 @@ def _parse_chunk(item: Mapping[str, Any]) -> Chunk:
     return Chunk(**{name: _count(item, name) for name in Chunk.__dataclass_fields__})
 
 
-def _count(item: Mapping[str, Any], name: str, default: int | None = None) -> int:
+def _count(
+    item: Mapping[str, Any], name: str, default: int | None = None, *, limit: int = _MAX_COUNT
+) -> int:
     value = item[name] if default is None else item.get(name, default)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise TypeError(f"`{name}` is not a number of at least 0")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= limit:
+        raise TypeError(f"`{name}` is not a number from 0 to {limit}")
     return value

@@ -13,6 +13,9 @@ QUERIES = f"{RECORDS}/queries"
 MANIFESTS = f"{RECORDS}/manifests"
 STEPS = f"{RECORDS}/steps"
 PENDING = f"{RECORDS}/pending"
+LEASES = f"{RECORDS}/leases"
+ATTEMPTS = f"{RECORDS}/attempts"
+EXPIRED = f"{RECORDS}/expired"
 PROBES = f"{RECORDS}/probes"
 
 INDEX_JSON = "index.json"
@@ -121,6 +124,26 @@ def query(number: int) -> str:
 def outcome(number: int) -> str:
     """The record that ends a query: the fence."""
     return f"{QUERIES}/{number}.outcome.json"
+
+
+def cancel(number: int) -> str:
+    """The record that asks for a query's end."""
+    return f"{QUERIES}/{number}.cancel.json"
+
+
+def lease(initiator: str) -> str:
+    """The file that an initiator renews while it lives."""
+    return f"{LEASES}/{initiator}.json"
+
+
+def attempt_log(initiator: str, query: int, part: int) -> str:
+    """A piece of what the listener saw of a query's tasks."""
+    return f"{ATTEMPTS}/{initiator}/{query}.{part:06d}.jsonl"
+
+
+def expired(number: int) -> str:
+    """The marker of a step whose data may be gone."""
+    return f"{EXPIRED}/{number:020d}.json"
 
 
 def manifest(number: int) -> str:

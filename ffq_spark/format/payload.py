@@ -214,10 +214,14 @@ def _frames(data: pa.Buffer, path: str) -> Iterator[pa.Buffer]:
         if position > len(data):
             raise CorruptPart(f"the frame at byte {start - _FRAME.size} is cut", path=path)
         body = data[start:position]
-        if codec == 0:
-            yield body
-        else:
-            yield pa.decompress(body, decompressed_size=length, codec=COMPRESSIONS[codec])
+        yield body if codec == 0 else _decompress(body, length, COMPRESSIONS[codec], path)
+
+
+def _decompress(body: pa.Buffer, length: int, codec: str, path: str) -> pa.Buffer:
+    try:
+        return pa.decompress(body, decompressed_size=length, codec=codec)
+    except (pa.ArrowException, OSError, OverflowError) as error:
+        raise CorruptPart(f"not a readable {codec} frame: {error}", path=path) from error
 
 
 def check_chunks(data: pa.Buffer, chunks: tuple[Chunk, ...], path: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import Field, asdict, dataclass, fields, replace
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -15,6 +15,8 @@ from ffq_spark.errors import CorruptRecord, FutureFormat
 
 FORMAT_VERSION = 1
 FEATURES: frozenset[str] = frozenset()
+
+_JSON_TYPES = {"int": (int,), "str": (str,), "str | None": (str, type(None))}
 
 Record = TypeVar("Record", bound="JsonRecord")
 
@@ -36,8 +38,21 @@ class JsonRecord:
 
     @classmethod
     def from_document(cls: type[Record], document: Mapping[str, Any]) -> Record:
-        known = {field.name for field in fields(cls)}
-        return cls(**{name: value for name, value in document.items() if name in known})
+        return cls(
+            **{f.name: _value(f, document[f.name]) for f in fields(cls) if f.name in document}
+        )
+
+
+def _value(field: Field[Any], value: Any) -> Any:
+    """A field's value; another kind of value than was written is an error."""
+    kind = str(field.type)
+    if kind == "tuple[str, ...]":
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise TypeError(f"`{field.name}` is no list of strings")
+        return tuple(value)
+    if kind in _JSON_TYPES and type(value) not in _JSON_TYPES[kind]:
+        raise TypeError(f"`{field.name}` is no {kind}")
+    return value
 
 
 def _plain(value: object) -> object:
@@ -63,8 +78,6 @@ class FormatRecord(JsonRecord):
         self._check(self.min_writer, "writing", path)
 
     def _check(self, needed: int, work: str, path: str) -> None:
-        if not isinstance(needed, int):
-            raise CorruptRecord("the format version is not a number", path=path)
         unknown = sorted(set(self.features) - FEATURES)
         if needed > FORMAT_VERSION or unknown:
             wants = f"format {needed}" + (f" and {', '.join(unknown)}" if unknown else "")
@@ -107,11 +120,6 @@ class ExchangeRecord(JsonRecord):
             spark_schema=spark_schema,
         )
 
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> ExchangeRecord:
-        record = super().from_document(document)
-        return replace(record, keys=tuple(record.keys), fields=tuple(record.fields))
-
     @property
     def schema(self) -> pa.Schema:
         try:
@@ -129,6 +137,7 @@ class QueryRecord(JsonRecord):
     stage: int
     mode: str
     created_at_ms: int
+    lease_seconds: int = 0
 
     @property
     def id(self) -> QueryId:
@@ -141,6 +150,30 @@ class QueryId:
 
     initiator: str
     local: int
+
+
+@dataclass(frozen=True)
+class CancelRecord(JsonRecord):
+    """Asks the initiator to end a query."""
+
+    query: int
+    who: str
+    code: str
+    message: str
+    at_ms: int
+
+
+@dataclass(frozen=True)
+class LeaseRecord(JsonRecord):
+    """Says that an initiator lived when it was last renewed. The only record that changes."""
+
+    initiator: str
+    seconds: int
+    renewed_at_ms: int
+
+    @property
+    def expires_at_ms(self) -> int:
+        return self.renewed_at_ms + self.seconds * 1000
 
 
 class Outcome(Enum):
@@ -220,6 +253,8 @@ class OutcomeRecord(JsonRecord):
     at_ms: int
     nonce: str
     message: str = ""
+    code: str = ""
+    who: str = ""
     after: int = 0
     step: StepBody | None = None
 
@@ -246,6 +281,8 @@ class StepRecord(JsonRecord):
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> StepRecord:
         record = super().from_document(document)
+        if not 1 <= record.base <= record.step:
+            raise ValueError(f"step {record.step} cannot begin at step {record.base}")
         return replace(record, body=StepBody.from_document(document["body"]))
 
     @classmethod

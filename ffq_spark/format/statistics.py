@@ -59,8 +59,8 @@ def _merge_column(
     table = pa.table(
         {
             "group": groups,
-            "min": pc.struct_field(column, "min"),
-            "max": pc.struct_field(column, "max"),
+            "min": _aggregable(pc.struct_field(column, "min")),
+            "max": _aggregable(pc.struct_field(column, "max")),
             "nulls": pc.struct_field(column, "nulls"),
         }
     )
@@ -77,6 +77,11 @@ def _merge_column(
         for name, part in zip(("min_min", "max_max", "nulls_sum"), field.type, strict=True)
     ]
     return pa.StructArray.from_arrays(arrays, fields=list(field.type))
+
+
+def _aggregable(bounds: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Arrow groups every ordered type but durations, which are ordered as their integers."""
+    return bounds.cast(pa.int64()) if pa.types.is_duration(bounds.type) else bounds
 
 
 def _segments(column: pa.Array, starts: NDArray[np.int64]) -> pa.StructArray:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ffq_spark import conf
 from ffq_spark.options import CONF_PREFIX
 from ffq_spark.spark.source import FfqShuffleSource
 
 Builder = TypeVar("Builder")
 
-_RECOMMENDED = {
-    # Exactly this value switches off a size computation after every row.
-    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
-    # Over TCP each Python task waits about 40 ms for a delayed acknowledgement.
-    "spark.python.unix.domain.socket.enabled": "true",
-    # Lets equality on keys prune partitions and ranges prune parts.
-    "spark.sql.python.filterPushdown.enabled": "true",
-}
+# Settings that hold a list: ours joins what the user has.
+_LISTS = frozenset({"spark.jars", "spark.plugins", "spark.sql.extensions"})
 
 
 def recommended_conf() -> dict[str, str]:
@@ -27,11 +23,14 @@ def recommended_conf() -> dict[str, str]:
     >>> recommended_conf()["spark.sql.python.filterPushdown.enabled"]
     'true'
     """
-    return dict(_RECOMMENDED)
+    return dict(conf.FAST)
 
 
-def configure(builder: Builder) -> Builder:
+def configure(builder: Builder, *, plugin: bool = True) -> Builder:
     """Set the recommended conf on a `SparkSession.builder`, wherever the user has not.
+
+    With `plugin` the jar's listener and lease keeper come along; without it everything still
+    works, but nobody records attempts or keeps a lease.
 
     >>> from pyspark.sql import SparkSession
     >>> builder = SparkSession.Builder().config("spark.python.unix.domain.socket.enabled", "false")
@@ -39,32 +38,36 @@ def configure(builder: Builder) -> Builder:
     'false'
     """
     target: Any = builder
-    taken = {*target._options, *_submitted(), *_defaults_file()}
-    for name, value in _RECOMMENDED.items():
-        if name not in taken:
+    taken = {**_defaults_file(), **_submitted(), **target._options}
+    for name, value in (conf.flags() if plugin else conf.FAST).items():
+        there = taken.get(name, "")
+        if name in _LISTS and value not in there.split(","):
+            target.config(name, f"{there},{value}" if there else value)
+        elif not there:
             target.config(name, value)
     return builder
 
 
-def _submitted() -> set[str]:
+def _submitted() -> dict[str, str]:
     """What spark-submit gave this driver; its JVM runs already."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        return set()
+        return {}
     from pyspark import SparkConf, SparkContext
 
     SparkContext._ensure_initialized()
-    return {name for name, _ in SparkConf().getAll()}
+    return dict(SparkConf().getAll())
 
 
-def _defaults_file() -> set[str]:
-    """The names in `spark-defaults.conf`, which a builder's own settings would override."""
+def _defaults_file() -> dict[str, str]:
+    """The settings in `spark-defaults.conf`, which a builder's own would override."""
     home = os.environ.get("SPARK_HOME", "")
     place = os.environ.get("SPARK_CONF_DIR") or (os.path.join(home, "conf") if home else "")
     path = Path(place, "spark-defaults.conf")
     if not place or not path.is_file():
-        return set()
+        return {}
     lines = (line.strip() for line in path.read_text().splitlines())
-    return {line.replace("=", " ").split()[0] for line in lines if line and line[0] != "#"}
+    pairs = (re.split(r"[\s=]+", line, maxsplit=1) for line in lines if line and line[0] != "#")
+    return {name: rest[0] if rest else "" for name, *rest in pairs}
 
 
 def register(spark: Any) -> None:

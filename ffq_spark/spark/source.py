@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from ffq_spark.exchange import leases
 from ffq_spark.exchange.job import WriteJob
 from ffq_spark.exchange.ledger import Ledger
 from ffq_spark.exchange.snapshot import take_snapshot
@@ -60,10 +61,14 @@ class FfqShuffleSource(DataSource):
         store = self.store(unsafe_commit=options.unsafe_commit)
         arrow, loose = exchange_schema(schema, options.keys)
         exchange = prepare(store, options, arrow, loose.json())
+        initiator = options.initiator or new_initiator(self.conf.get("spark.app.id", ""))
+        if options.lease_seconds:
+            leases.renew(store, initiator, options.lease_seconds)
         query = Ledger(store).begin(
             "replace" if overwrite else "append",
-            new_initiator(self.conf.get("spark.app.id", "")),
+            initiator,
             stage=options.stage,
             query=options.query,
+            lease_seconds=options.lease_seconds,
         )
         return ExchangeWriter(store, WriteJob.of(exchange, query, options))

@@ -9,12 +9,12 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from ffq_spark.errors import BadCommit
+from ffq_spark.errors import BadCommit, Canceled
+from ffq_spark.exchange.cancel import end_unfinished, read_cancel
 from ffq_spark.exchange.job import WriteJob
 from ffq_spark.exchange.ledger import AttemptOutput, Ledger
 from ffq_spark.exchange.writer import write_attempt
 from ffq_spark.format.layout import spark_attempt
-from ffq_spark.format.records import Outcome
 from ffq_spark.spark.worker import freeze_heap
 from ffq_spark.store import Store
 
@@ -49,9 +49,12 @@ class ExchangeWriter(DataSourceArrowWriter):
                 raise BadCommit("a task sent no message")
             outputs.append(message.output)
         job = self._job
+        request = read_cancel(self._store, job.query.query)
+        if request is not None:
+            raise Canceled(f"canceled by {request.who}: {request.message}")
         Ledger(self._store).commit(job.query, job.exchange, outputs, job.stats_fields)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         done = sum(message is not None for message in messages)
         reason = f"Spark aborted the write; {done} of {len(messages)} tasks had finished"
-        Ledger(self._store).end(self._job.query.query, Outcome.ABORTED, reason)
+        end_unfinished(self._store, self._job.query.query, reason)

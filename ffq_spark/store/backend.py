@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -31,8 +31,23 @@ class Backend(Protocol):
 
     def write(self, path: str, pieces: Iterable[memoryview]) -> None: ...
 
-    def list(self, path: str) -> list[Entry]:
-        """The children of a directory; none if it does not exist."""
+    def replace(self, path: str, data: bytes) -> None:
+        """Write the whole file, over one that is there: readers see either, never a half."""
 
     def delete(self, path: str) -> None:
         """Delete a file; one that is gone already is fine."""
+
+    def delete_many(self, paths: Sequence[str]) -> None:
+        """Delete files, as many in one request as the store takes."""
+
+    def delete_directory(self, path: str) -> None:
+        """Delete what a directory is beside its files; nothing on an object store."""
+
+    def walk(self, path: str) -> list[tuple[str, int]]:
+        """All files below a directory with their sizes, relative to the root."""
+
+    def remove_leftovers(self, path: str, before_ms: int, dry_run: bool) -> int:
+        """Remove temporary files and unfinished uploads older than a moment; how many."""
+
+    def list(self, path: str) -> list[Entry]:
+        """The children of a directory; none if it does not exist."""

@@ -6,7 +6,8 @@ import contextlib
 import io
 import os
 import secrets
-from collections.abc import Iterable
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
 
 from ffq_spark.store.backend import Entry
 
@@ -30,13 +31,23 @@ class LocalBackend:
 
     def create(self, path: str, data: bytes) -> None:
         target = self.url(path)
-        directory, name = os.path.split(target)
-        aside = os.path.join(directory, f".{name}.{secrets.token_hex(8)}.tmp")
-        self._write(aside, [memoryview(data)])
+        aside = self._write_aside(target, data)
         try:
             os.link(aside, target)
         finally:
-            os.unlink(aside)
+            # A collector may have taken it for abandoned, if this process slept long enough.
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(aside)
+
+    def replace(self, path: str, data: bytes) -> None:
+        target = self.url(path)
+        os.replace(self._write_aside(target, data), target)
+
+    def _write_aside(self, target: str, data: bytes) -> str:
+        directory, name = os.path.split(target)
+        aside = os.path.join(directory, f".{name}.{secrets.token_hex(8)}.tmp")
+        self._write(aside, [memoryview(data)])
+        return aside
 
     def write(self, path: str, pieces: Iterable[memoryview]) -> None:
         self._write(self.url(path), pieces)
@@ -48,16 +59,51 @@ class LocalBackend:
                 while written < len(piece):
                     written += file.write(piece[written:])
 
-    def list(self, path: str) -> list[Entry]:
-        try:
-            with os.scandir(self.url(path)) as children:
-                return [_entry(child) for child in children if not child.name.startswith(".")]
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-
     def delete(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.url(path))
+
+    def delete_many(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self.delete(path)
+
+    def delete_directory(self, path: str) -> None:
+        shutil.rmtree(self.url(path), ignore_errors=True)
+        # Empty parents go too, up to the data's own folder.
+        parent = os.path.dirname(path)
+        with contextlib.suppress(OSError):
+            while "/" in parent:
+                os.rmdir(self.url(parent))
+                parent = os.path.dirname(parent)
+
+    def walk(self, path: str) -> list[tuple[str, int]]:
+        found = []
+        for directory, _, names in os.walk(self.url(path)):
+            for name in names:
+                full = os.path.join(directory, name)
+                with contextlib.suppress(FileNotFoundError):
+                    found.append((os.path.relpath(full, self._root), os.stat(full).st_size))
+        return found
+
+    def remove_leftovers(self, path: str, before_ms: int, dry_run: bool) -> int:
+        count = 0
+        for directory, _, names in os.walk(self.url(path)):
+            for name in names:
+                full = os.path.join(directory, name)
+                with contextlib.suppress(FileNotFoundError):
+                    old = os.stat(full).st_mtime_ns // 1_000_000 < before_ms
+                    if old and name.startswith(".") and name.endswith(".tmp"):
+                        count += 1
+                        if not dry_run:
+                            os.unlink(full)
+        return count
+
+    def list(self, path: str) -> list[Entry]:
+        try:
+            with os.scandir(self.url(path)) as children:
+                return list(_entries(children))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
 
 
 def _open_new(target: str) -> io.FileIO:
@@ -68,9 +114,13 @@ def _open_new(target: str) -> io.FileIO:
         return io.FileIO(target, "wb")
 
 
-def _entry(child: os.DirEntry[str]) -> Entry:
-    is_dir = child.is_dir()
-    return Entry(child.name, is_dir, 0 if is_dir else child.stat().st_size)
+def _entries(children: Iterable[os.DirEntry[str]]) -> Iterator[Entry]:
+    for child in children:
+        # One that is deleted while the others are listed must not hide them.
+        with contextlib.suppress(FileNotFoundError):
+            if not child.name.startswith("."):
+                is_dir = child.is_dir()
+                yield Entry(child.name, is_dir, 0 if is_dir else child.stat().st_size)
 
 
 def _read_exactly(descriptor: int, length: int) -> bytes:

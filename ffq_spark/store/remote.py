@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import fsspec
@@ -18,12 +19,19 @@ from ffq_spark.store.backend import Entry
 _CONDITIONAL_PUT = frozenset({"s3", "gs", "gcs", "abfs", "az", "memory"})
 _MULTIPART_BYTES = 16 << 20
 _CONFLICT_RETRIES = 6
+_BULK = 1000
+# fsspec's memory looks before it writes; all its users are threads of this process.
+_MEMORY = threading.Lock()
 
 
 class RemoteBackend:
     """A prefix of an object store."""
 
     def __init__(self, protocol: str, root: str, options: Mapping[str, Any]) -> None:
+        try:
+            fsspec.get_filesystem_class(protocol)
+        except (ValueError, ImportError) as error:
+            raise BadOption(f"no storage {protocol}: {error}", option="path") from None
         self._protocol = protocol
         self._root = root
         self._options = dict(options)
@@ -60,13 +68,20 @@ class RemoteBackend:
         if length == 0:
             return b""
         end = None if length is None else start + length
-        data: bytes = self._fs.cat_file(self._path(path), start=start or None, end=end)
+        try:
+            data: bytes = self._fs.cat_file(self._path(path), start=start or None, end=end)
+        except OSError as error:
+            # A range that begins at the end or beyond.
+            if _error_code(error) in ("InvalidRange", "416"):
+                return b""
+            raise
         return data
 
     def create(self, path: str, data: bytes) -> None:
         for retry in range(_CONFLICT_RETRIES):
             try:
-                self._fs.pipe_file(self._path(path), data, mode="create", chunksize=5 << 30)
+                with _MEMORY if self._protocol == "memory" else contextlib.nullcontext():
+                    self._fs.pipe_file(self._path(path), data, mode="create", chunksize=5 << 30)
                 return
             except OSError as error:
                 code = _error_code(error)
@@ -92,6 +107,62 @@ class RemoteBackend:
             for piece in rest:
                 file.write(piece)
 
+    def replace(self, path: str, data: bytes) -> None:
+        self._fs.pipe_file(self._path(path), data)
+
+    def delete(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.rm_file(self._path(path))
+
+    def delete_many(self, paths: Sequence[str]) -> None:
+        names = [self._path(path) for path in paths]
+        if self._protocol == "s3":
+            for start in range(0, len(names), _BULK):
+                self._bulk_delete(names[start : start + _BULK])
+            return
+        for path in paths:
+            self.delete(path)
+
+    def _bulk_delete(self, names: list[str]) -> None:
+        bucket = names[0].partition("/")[0]
+        keys = [{"Key": name.partition("/")[2]} for name in names]
+        delete = {"Objects": keys, "Quiet": True}
+        answer = self._fs.call_s3("delete_objects", Bucket=bucket, Delete=delete)
+        if failed := answer.get("Errors"):
+            raise OSError(f"{len(failed)} of {len(names)} files were not deleted: {failed[0]}")
+
+    def delete_directory(self, path: str) -> None:
+        pass
+
+    def walk(self, path: str) -> list[tuple[str, int]]:
+        found = self._fs.find(self._path(path), detail=True)
+        root = self._root.strip("/")
+        return [
+            (name.strip("/").removeprefix(root).strip("/"), int(info.get("size") or 0))
+            for name, info in found.items()
+            if info["type"] != "directory"
+        ]
+
+    def remove_leftovers(self, path: str, before_ms: int, dry_run: bool) -> int:
+        if self._protocol != "s3":
+            return 0
+        bucket, _, prefix = self._path(path).partition("/")
+        answer = self._fs.call_s3("list_multipart_uploads", Bucket=bucket, Prefix=prefix)
+        old = [
+            upload
+            for upload in answer.get("Uploads", ())
+            if upload["Initiated"].timestamp() * 1000 < before_ms
+        ]
+        for upload in [] if dry_run else old:
+            with contextlib.suppress(FileNotFoundError):
+                self._fs.call_s3(
+                    "abort_multipart_upload",
+                    Bucket=bucket,
+                    Key=upload["Key"],
+                    UploadId=upload["UploadId"],
+                )
+        return len(old)
+
     def list(self, path: str) -> list[Entry]:
         try:
             found = self._fs.ls(self._path(path), detail=True)
@@ -106,10 +177,6 @@ class RemoteBackend:
             name = full.rsplit("/", 1)[-1]
             entries.append(Entry(name, info["type"] == "directory", int(info.get("size") or 0)))
         return entries
-
-    def delete(self, path: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            self._fs.rm_file(self._path(path))
 
 
 def _error_code(error: BaseException) -> str:

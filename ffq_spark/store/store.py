@@ -157,17 +157,17 @@ class Store:
         except Exception as error:
             raise self._failed("write", path, error) from error
 
+    def replace(self, path: str, data: bytes) -> None:
+        """Write a small file that changes: its readers see the old one or the new one, whole."""
+        try:
+            self._backend.replace(path, data)
+        except Exception as error:
+            raise self._failed("write", path, error) from error
+
     def uploads(self) -> SerialUploads | ParallelUploads:
         """A context to write many files in; all are there when it is left."""
         serial = isinstance(self._backend, LocalBackend)
         return SerialUploads(self.write) if serial else ParallelUploads(self.write)
-
-    def list(self, path: str) -> list[Entry]:
-        """The children of a directory, by name; none if it does not exist."""
-        try:
-            return sorted(self._backend.list(path), key=lambda entry: entry.name)
-        except Exception as error:
-            raise self._failed("list", path, error) from error
 
     def delete(self, path: str) -> None:
         """Delete a file; one that is gone already is fine."""
@@ -175,6 +175,46 @@ class Store:
             self._backend.delete(path)
         except Exception as error:
             raise self._failed("delete", path, error) from error
+
+    def delete_many(self, paths: Sequence[str]) -> None:
+        """Delete files in bulk; those that are gone already are fine."""
+        try:
+            self._backend.delete_many(paths)
+        except Exception as error:
+            raise self._failed("delete", paths[0] if paths else "", error) from error
+
+    def delete_trees(self, directories: Sequence[str], files: Sequence[str]) -> None:
+        """Delete directories whose files are known: the files in bulk, then the rest."""
+        self.delete_many(files)
+        for path in directories:
+            try:
+                self._backend.delete_directory(path)
+            except Exception as error:
+                raise self._failed("delete", path, error) from error
+
+    def walk(self, path: str) -> list[tuple[str, int]]:
+        """All files below a directory, with their sizes."""
+        try:
+            found = self._backend.walk(path)
+            # Some clients take a directory that is missing for the beginning of other names.
+            inside = f"{path}/" if path else ""
+            return sorted((file, size) for file, size in found if file.startswith(inside))
+        except Exception as error:
+            raise self._failed("list", path, error) from error
+
+    def remove_leftovers(self, before_ms: int, *, dry_run: bool) -> int:
+        """Remove temporary files and unfinished uploads older than a moment; how many."""
+        try:
+            return self._backend.remove_leftovers("", before_ms, dry_run)
+        except Exception as error:
+            raise self._failed("list", "", error) from error
+
+    def list(self, path: str) -> list[Entry]:
+        """The children of a directory, by name; none if it does not exist."""
+        try:
+            return sorted(self._backend.list(path), key=lambda entry: entry.name)
+        except Exception as error:
+            raise self._failed("list", path, error) from error
 
     def _failed(self, verb: str, path: str, error: Exception) -> StoreFailed:
         return StoreFailed(f"cannot {verb}: {type(error).__name__}: {error}", path=self.url(path))

@@ -1,0 +1,108 @@
+"""What the plugin costs Spark's scheduler: a job of many empty tasks, with it and without.
+
+    python benchmarks/scheduler_cost.py [--tasks 2000] [--rounds 7]
+
+Each side has a process of its own, warmed, and the rounds alternate between the two: a noisy
+machine is noisy for both. The figure is the ratio of medians; at most 1.05 is wanted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+WARM_UP = 3
+
+
+def serve(plugin: bool, tasks: int) -> None:
+    """Run the job each time a line comes in, and print the seconds it took."""
+    from pyspark.sql import SparkSession
+
+    import ffq_spark as ffq
+
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
+    spark = ffq.configure(builder, plugin=plugin).getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    # One write, so that the listener knows an exchange and the steward runs beside the job.
+    root = tempfile.mkdtemp(prefix="ffq-bench-")
+    spark.range(10).write.format("ffqshuffle").mode("append").save(root)
+    for _ in sys.stdin:
+        started = time.perf_counter()
+        run_empty(spark, tasks)
+        print(json.dumps(time.perf_counter() - started), flush=True)
+    spark.stop()
+
+
+def run_empty(spark: Any, tasks: int) -> None:
+    """A job of empty tasks that never leaves the JVM."""
+    spark.range(0, tasks, 1, tasks).where("id < 0").write.format("noop").mode("overwrite").save()
+
+
+class Side:
+    """One of the two processes."""
+
+    def __init__(self, plugin: bool, tasks: int) -> None:
+        command = [sys.executable, __file__, "--serve", str(int(plugin)), "--tasks", str(tasks)]
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        self.seconds: list[float] = []
+
+    def run(self, *, count: bool) -> None:
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.write("go\n")
+        self._process.stdin.flush()
+        taken = json.loads(self._process.stdout.readline())
+        if count:
+            self.seconds.append(taken)
+
+    def stop(self) -> None:
+        assert self._process.stdin
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tasks", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--serve", type=int, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if arguments.serve is not None:
+        serve(bool(arguments.serve), arguments.tasks)
+        return
+    sides = {"without": Side(False, arguments.tasks), "with": Side(True, arguments.tasks)}
+    for turn in range(WARM_UP + arguments.rounds):
+        for side in sides.values():
+            side.run(count=turn >= WARM_UP)
+    for side in sides.values():
+        side.stop()
+    medians = {name: statistics.median(side.seconds) for name, side in sides.items()}
+    result = {
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "tasks": arguments.tasks,
+        "rounds": arguments.rounds,
+        "seconds": {name: [round(s, 3) for s in side.seconds] for name, side in sides.items()},
+        "median": medians,
+        "ratio": round(medians["with"] / medians["without"], 3),
+        "wanted": 1.05,
+    }
+    print(json.dumps(result, indent=2))
+
+
+if __name__ == "__main__":
+    main()

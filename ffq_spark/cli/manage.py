@@ -1,0 +1,80 @@
+"""Verbs about queries: status, check, cancel, gc."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ffq_spark.cli.context import FINDING, verb
+from ffq_spark.cli.output import Output, human_bytes, human_time
+from ffq_spark.exchange.cleanup import DEFAULT_TTL_SECONDS, RULES
+from ffq_spark.exchange.exchange import Exchange
+
+
+@click.command()
+@verb
+@click.argument("query", type=int, required=False)
+def status(root: str, storage: dict[str, Any], output: Output, query: int | None) -> None:
+    """Show where every query stands, or one: QUEUED, RUNNING, SUCCEEDED, FAILED, CANCELED."""
+    rows = []
+    for found in Exchange(root, storage).status(query):
+        times: list[Any] = [found.started_at_ms, found.ended_at_ms]
+        if not output.json:
+            times = [human_time(t) if t is not None else None for t in times]
+        tasks = (found.tasks_done, found.tasks_total)
+        rows.append((found.query, found.state.name, *times, *tasks, found.message, found.initiator))
+    names = ["query", "state", "started", "ended", "tasks_done", "tasks_total", "message"]
+    output.table([*names, "initiator"], rows)
+
+
+@click.command()
+@verb
+def check(root: str, storage: dict[str, Any], output: Output) -> None:
+    """List the queries that are no longer active: by their outcome, or because a lease is gone."""
+    output.table(["query", "why"], list(Exchange(root, storage).check().items()))
+
+
+@click.command()
+@verb
+@click.argument("query", type=int)
+@click.option("--message", "-m", default="canceled from the command line", show_default=True)
+def cancel(root: str, storage: dict[str, Any], output: Output, query: int, message: str) -> None:
+    """Ask for a query's end. Its own application ends it, within seconds."""
+    record = Exchange(root, storage).cancel(query, message)
+    output.record({"query": record.query, "asked_by": record.who, "message": record.message})
+
+
+@click.command()
+@verb
+@click.option("--ttl", type=float, default=DEFAULT_TTL_SECONDS, show_default=True, help="Seconds.")
+@click.option("--retention", type=float, help="Seconds after which replaced versions expire.")
+@click.option("--rule", type=click.Choice(RULES), default="registered", show_default=True)
+@click.option("--dry-run", is_flag=True, help="Only tell what would go.")
+def gc(
+    root: str,
+    storage: dict[str, Any],
+    output: Output,
+    ttl: float,
+    retention: float | None,
+    rule: str,
+    dry_run: bool,
+) -> int:
+    """Remove what no reader can need. Exit code 1: something could not be read and was left."""
+    exchange = Exchange(root, storage)
+    report = exchange.gc(ttl, dry_run=dry_run, rule=rule, retention=retention)
+    if output.json:
+        output.record(vars(report))
+    else:
+        verb = "would remove" if dry_run else "removed"
+        size = human_bytes(report.bytes)
+        output.line(f"{verb} {report.files} files, {size}, in {len(report.attempts)} attempts")
+        output.line(
+            f"fenced {len(report.fenced)} lost queries, expired {len(report.expired)} steps"
+        )
+        for problem in report.problems:
+            output.line(f"left alone: {problem}")
+    return FINDING if report.problems else 0
+
+
+COMMANDS = (status, check, cancel, gc)

@@ -1,0 +1,100 @@
+"""What the listener saw of a query's tasks: lines of JSON, written in pieces, read as a whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ffq_spark.format import layout
+from ffq_spark.store import Store
+
+Event = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class SparkTask:
+    """One task attempt as Spark's scheduler saw it."""
+
+    task: int
+    map_task: int
+    stage: int
+    stage_attempt: int
+    attempt_number: int
+    executor: str
+    host: str
+    speculative: bool
+    launch_ms: int
+    finish_ms: int | None = None
+    state: str = "RUNNING"
+    reason: str = ""
+
+    @property
+    def attempt(self) -> int:
+        """The attempt directory that this task writes."""
+        return layout.spark_attempt(self.task)
+
+
+@dataclass
+class AttemptLog:
+    """The tasks of one query, and what became of its jobs and executors."""
+
+    tasks: dict[int, SparkTask] = field(default_factory=dict)
+    totals: dict[int, int] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+
+    def add(self, event: Event) -> None:
+        """Take one event; the end of a task may come without its start."""
+        kind = event.get("event")
+        if kind in ("task_start", "task_end"):
+            known = SparkTask.__dataclass_fields__
+            task = SparkTask(**{name: value for name, value in event.items() if name in known})
+            there = self.tasks.get(task.task)
+            if there is None or there.state == "RUNNING":
+                self.tasks[task.task] = task
+        elif kind == "job_start":
+            self.totals[int(event["stage"])] = int(event["tasks"])
+            self.events.append(event)
+        else:
+            self.events.append(event)
+
+    def write_stage(self, attempts: Sequence[int]) -> int | None:
+        """The Spark stage that wrote: the one whose tasks left directories, else the last one.
+
+        A query's plan may run other stages too, for subqueries.
+        """
+        for attempt in attempts:
+            task = self.tasks.get(attempt - 1)
+            if task is not None:
+                return task.stage
+        return max(self.totals, default=None)
+
+
+def write_events(
+    store: Store, initiator: str, query: int, part: int, events: Sequence[Event]
+) -> None:
+    """Store a piece of a query's log."""
+    lines = "".join(json.dumps(event) + "\n" for event in events)
+    store.write(layout.attempt_log(initiator, query, part), [lines.encode()])
+
+
+def read_logs(store: Store, query: int | None = None) -> dict[int, AttemptLog]:
+    """The logs of all queries, or of one. A line that cannot be read is left out: logs explain."""
+    paths: list[tuple[int, str]] = []
+    for initiator in store.list(layout.ATTEMPTS):
+        folder = f"{layout.ATTEMPTS}/{initiator.name}"
+        for entry in store.list(folder):
+            number = layout.parse_number(entry.name.split(".", 1)[0])
+            if number is not None and query in (None, number):
+                paths.append((number, f"{folder}/{entry.name}"))
+    logs: dict[int, AttemptLog] = {}
+    pieces = store.read_many([path for _, path in paths])
+    for (number, _), data in zip(paths, pieces, strict=True):
+        log = logs.setdefault(number, AttemptLog())
+        for line in (data or b"").splitlines():
+            try:
+                log.add(json.loads(line))
+            except (ValueError, TypeError, KeyError):
+                continue
+    return logs

@@ -1,0 +1,62 @@
+"""Builds the jar from the sources beside this file, with the compiler inside the PySpark wheel.
+
+    python jars/build.py [TARGET]
+
+A plain JRE is enough. The result depends on the sources and the PySpark version alone, so that a
+test can build it again and compare.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+TARGET = HERE.parent / "ffq_spark" / "jars" / "ffq-spark.jar"
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def main() -> None:
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else TARGET
+    build(target)
+    print(f"{target}: {target.stat().st_size} bytes")
+
+
+def build(target: Path) -> None:
+    """Compile all sources and pack them, sources' digest included, into a jar."""
+    sources = sorted((HERE / "src").rglob("*.scala"))
+    with tempfile.TemporaryDirectory() as folder:
+        _compile(sources, folder)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _pack(Path(folder), target)
+
+
+def _compile(sources: list[Path], folder: str) -> None:
+    import pyspark
+
+    jars = Path(pyspark.__file__).parent / "jars"
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else "java"
+    if shutil.which(java) is None:
+        sys.exit("Building the jar needs Java 17 or newer: install it, or set JAVA_HOME.")
+    command = [java, "-cp", f"{jars}/*", "scala.tools.nsc.Main", "-usejavacp"]
+    flags = ["-release", "17", "-deprecation", "-feature", "-Xfatal-warnings", "-d", folder]
+    subprocess.run([*command, *flags, *map(str, sources)], check=True)
+
+
+def _pack(folder: Path, target: Path) -> None:
+    entries = {"META-INF/MANIFEST.MF": b"Manifest-Version: 1.0\r\n\r\n"}
+    for path in folder.rglob("*.class"):
+        entries[path.relative_to(folder).as_posix()] = path.read_bytes()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as jar:
+        for name in sorted(entries):
+            jar.writestr(zipfile.ZipInfo(name, _EPOCH), entries[name])
+
+
+if __name__ == "__main__":
+    main()

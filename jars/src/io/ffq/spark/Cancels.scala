@@ -1,0 +1,33 @@
+package io.ffq.spark
+
+import java.util.concurrent.ConcurrentHashMap
+
+import org.apache.spark.SparkContext
+
+/** Which Spark jobs a query's cancellation must reach: all of its SQL execution, now and later. */
+private object Cancels {
+
+  private val executions = new ConcurrentHashMap[Long, Long]()
+  private val running = new ConcurrentHashMap[Long, Set[Int]]()
+  private val canceled = new ConcurrentHashMap[Long, String]()
+
+  def opened(query: Long, execution: Long): Unit = executions.put(query, execution)
+
+  def started(execution: Long, job: Int): Unit = {
+    running.merge(execution, Set(job), (a, b) => a ++ b)
+    Option(canceled.get(execution)).foreach(cancelJob(job, _))
+  }
+
+  def ended(execution: Long, job: Int): Unit =
+    running.computeIfPresent(execution, (_, jobs) => jobs - job)
+
+  def cancel(query: Long, message: String): Unit = {
+    val execution = executions.get(query)
+    if (canceled.putIfAbsent(execution, message) == null) {
+      Option(running.get(execution)).foreach(_.foreach(cancelJob(_, message)))
+    }
+  }
+
+  private def cancelJob(job: Int, message: String): Unit =
+    SparkContext.getOrCreate().cancelJob(job, message)
+}

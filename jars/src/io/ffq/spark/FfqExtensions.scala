@@ -1,0 +1,82 @@
+package io.ffq.spark
+
+import java.security.SecureRandom
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.spark.sql.{SparkSession, SparkSessionExtensions}
+import org.apache.spark.sql.catalyst.plans.logical.{AppendData, LogicalPlan, OverwriteByExpression, V2WriteCommand}
+import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
+import org.apache.spark.sql.util.CaseInsensitiveStringMap
+
+/** `spark.sql.extensions=io.ffq.spark.FfqExtensions`. */
+class FfqExtensions extends (SparkSessionExtensions => Unit) {
+
+  override def apply(extensions: SparkSessionExtensions): Unit =
+    extensions.injectPostHocResolutionRule(session => StampWrites(session))
+}
+
+/**
+ * Gives every write of an exchange its query number and its initiator before it runs, so that the
+ * listener knows whose tasks it sees, and adds the session's `spark.ffq.*` where the write has no
+ * option of that name. Spark itself passes no conf to a Python source.
+ */
+private case class StampWrites(session: SparkSession) extends Rule[LogicalPlan] {
+
+  /** Another Spark may have these classes in another shape; then writes go unstamped. */
+  override def apply(plan: LogicalPlan): LogicalPlan =
+    try stamp(plan) catch { case error: LinkageError => Steward.complain(error); plan }
+
+  private def stamp(plan: LogicalPlan): LogicalPlan = plan match {
+    // Spark wants the options in one place, or the same in both.
+    case write: AppendData => stamped(write).map(write.copy(_, writeOptions = Map.empty)).getOrElse(write)
+    case write: OverwriteByExpression =>
+      stamped(write).map(write.copy(_, writeOptions = Map.empty)).getOrElse(write)
+    case other => other
+  }
+
+  private def stamped(write: V2WriteCommand): Option[DataSourceV2Relation] =
+    Write.relation(write).filterNot(r => r.options.containsKey(Write.Initiator)).map { relation =>
+      val context = session.sparkContext
+      val own = Map(
+        "query" -> QueryNumber.next().toString,
+        Write.Initiator -> Settings.initiator(context.applicationId),
+        "leaseSeconds" -> Settings.leaseSeconds(context.getConf).toString)
+      val merged = new java.util.HashMap[String, String](relation.options.asCaseSensitiveMap())
+      (Settings.options(session.conf.getAll) ++ own).foreach {
+        case (name, value) => if (!relation.options.containsKey(name)) merged.put(name, value)
+      }
+      relation.copy(options = new CaseInsensitiveStringMap(merged))
+    }
+}
+
+/** A write of an exchange as a logical plan knows it. */
+private[spark] case class Write(root: String, query: Long, storage: Map[String, String])
+
+private[spark] object Write {
+
+  val Initiator = "initiator"
+
+  /** The relation that a command writes to, if it is an exchange. */
+  def relation(write: V2WriteCommand): Option[DataSourceV2Relation] = write.table match {
+    case relation: DataSourceV2Relation if relation.table.name() == Settings.Format => Some(relation)
+    case _ => None
+  }
+
+  /** The write in a plan, if there is one that the extension has stamped. */
+  def in(plan: LogicalPlan): Option[Write] = plan.collectFirst {
+    case write: V2WriteCommand => relation(write).map(_.options).filter(_.containsKey(Initiator))
+  }.flatten.map { options =>
+    val storage = options.asCaseSensitiveMap().asScala.filter(_._1.toLowerCase.startsWith("storage."))
+    Write(options.getOrDefault("path", ""), options.get("query").toLong, storage.toMap)
+  }
+}
+
+/** Query numbers as the Python side makes them: 42 bits of milliseconds, 21 random bits. */
+private object QueryNumber {
+
+  private val random = new SecureRandom
+
+  def next(): Long = (System.currentTimeMillis() << 21) | random.nextInt(1 << 21)
+}

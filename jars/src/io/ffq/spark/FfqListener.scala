@@ -1,0 +1,162 @@
+package io.ffq.spark
+
+import java.util.concurrent.ConcurrentHashMap
+
+import scala.jdk.CollectionConverters._
+import scala.util.control.NonFatal
+
+import org.apache.spark.{ExceptionFailure, SparkConf, SparkContext, Success, TaskKilled, TaskCommitDenied, ExecutorLostFailure}
+import org.apache.spark.ffq.Internals
+import org.apache.spark.scheduler._
+import org.apache.spark.sql.execution.SQLExecution
+
+/**
+ * Records what Spark did for each write of an exchange: every task attempt, stage and job, and lost
+ * executors. It explains and never decides. Alone through `spark.extraListeners`, or by the plugin.
+ */
+class FfqListener(conf: SparkConf) extends SparkListener {
+
+  /** Writes by SQL execution; None for executions that write no exchange. */
+  private val executions = new ConcurrentHashMap[Long, Option[Write]]()
+  private val jobs = new ConcurrentHashMap[Int, Job]()
+  private val stages = new ConcurrentHashMap[Int, Job]()
+
+  private case class Job(id: Int, execution: Long, write: Write, stage: Int)
+
+  override def onJobStart(event: SparkListenerJobStart): Unit = guarded {
+    for {
+      execution <- Option(event.properties).flatMap(p => Option(p.getProperty(SQLExecution.EXECUTION_ID_KEY)))
+      write <- writeOf(execution.toLong)
+      stage <- event.stageInfos.maxByOption(_.stageId)
+    } {
+      val job = Job(event.jobId, execution.toLong, write, stage.stageId)
+      jobs.put(job.id, job)
+      Cancels.started(execution.toLong, job.id)
+      if (!Internals.feedsShuffle(stage) && !isBroadcast(event)) {
+        stages.put(stage.stageId, job)
+        send(job, "job_start", "stage" -> stage.stageId, "tasks" -> stage.numTasks, "time" -> event.time)
+      }
+    }
+  }
+
+  private def writeOf(execution: Long): Option[Write] = {
+    val known = executions.get(execution)
+    if (known != null) known
+    else Option(SQLExecution.getQueryExecution(execution)) match {
+      case None => None
+      case Some(query) =>
+        val found = Write.in(query.analyzed)
+        executions.put(execution, found)
+        found.foreach { write =>
+          Steward.start(conf)
+          Steward.open(write)
+          Cancels.opened(write.query, execution)
+        }
+        found
+    }
+  }
+
+  private def isBroadcast(event: SparkListenerJobStart): Boolean =
+    Option(event.properties.getProperty("spark.job.description"))
+      .exists(_.startsWith("broadcast exchange"))
+
+  override def onTaskStart(event: SparkListenerTaskStart): Unit = of(event.stageId) { job =>
+    send(job, "task_start", task(event.stageId, event.stageAttemptId, event.taskInfo): _*)
+  }
+
+  override def onTaskEnd(event: SparkListenerTaskEnd): Unit = of(event.stageId) { job =>
+    val (state, reason) = TaskOutcome(event.reason)
+    send(job, "task_end", task(event.stageId, event.stageAttemptId, event.taskInfo) ++ Seq(
+      "finish_ms" -> event.taskInfo.finishTime, "state" -> state, "reason" -> reason): _*)
+  }
+
+  private def task(stage: Int, stageAttempt: Int, info: TaskInfo): Seq[(String, Any)] = Seq(
+    "stage" -> stage,
+    "stage_attempt" -> stageAttempt,
+    "map_task" -> info.partitionId,
+    "task" -> info.taskId,
+    "attempt_number" -> info.attemptNumber,
+    "executor" -> info.executorId,
+    "host" -> info.host,
+    "speculative" -> info.speculative,
+    "launch_ms" -> info.launchTime)
+
+  override def onStageCompleted(event: SparkListenerStageCompleted): Unit =
+    of(event.stageInfo.stageId) { job =>
+      val info = event.stageInfo
+      send(job, "stage_end",
+        "stage" -> info.stageId,
+        "stage_attempt" -> info.attemptNumber(),
+        "state" -> info.failureReason.map(_ => "FAILED").getOrElse("SUCCESS"),
+        "reason" -> info.failureReason.getOrElse(""))
+    }
+
+  override def onJobEnd(event: SparkListenerJobEnd): Unit = guarded {
+    Option(jobs.remove(event.jobId)).foreach { job =>
+      Cancels.ended(job.execution, job.id)
+      if (stages.get(job.stage) == job) {
+        val reason = event.jobResult match {
+          case JobSucceeded => ""
+          case failed => TaskOutcome.firstLine(failed.toString)
+        }
+        send(job, "job_end", "reason" -> reason, "time" -> event.time)
+      }
+    }
+  }
+
+  override def onExecutorRemoved(event: SparkListenerExecutorRemoved): Unit = guarded {
+    jobs.values().asScala.toSeq.distinctBy(_.write.query).foreach { job =>
+      send(job, "executor_lost",
+        "executor" -> event.executorId, "reason" -> event.reason, "time" -> event.time)
+    }
+  }
+
+  override def onApplicationEnd(event: SparkListenerApplicationEnd): Unit = guarded(Steward.stop())
+
+  private def of(stage: Int)(use: Job => Unit): Unit = {
+    val job = stages.get(stage)
+    if (job != null) guarded(use(job))
+  }
+
+  private def send(job: Job, event: String, values: (String, Any)*): Unit =
+    Steward.send(Seq("event" -> event, "root" -> job.write.root, "query" -> job.write.query,
+      "job" -> job.id) ++ values)
+
+  /** A listener that throws would be dropped from the bus. */
+  private def guarded(work: => Unit): Unit =
+    try work catch { case NonFatal(error) => Steward.complain(error) }
+}
+
+object FfqListener {
+
+  /** Add the listener to a running context, once. */
+  private[spark] def install(sc: SparkContext): Unit = {
+    val named = sc.getConf.get("spark.extraListeners", "").split(",").map(_.trim)
+    if (!named.contains(classOf[FfqListener].getName)) sc.addSparkListener(new FfqListener(sc.getConf))
+  }
+}
+
+/** A task's end in four words. */
+private object TaskOutcome {
+
+  private val Longest = 500
+
+  def apply(reason: org.apache.spark.TaskEndReason): (String, String) = reason match {
+    case Success => ("SUCCESS", "")
+    case killed: TaskKilled => ("KILLED", firstLine(killed.reason))
+    case denied: TaskCommitDenied => ("KILLED", firstLine(denied.toErrorString))
+    case lost: ExecutorLostFailure => ("LOST", firstLine(lost.reason.getOrElse("executor lost")))
+    case failed: ExceptionFailure => ("FAILED", cause(failed))
+    case other => ("FAILED", firstLine(other.toString))
+  }
+
+  /** A Python failure's own message is the last line of its traceback that names an error. */
+  private def cause(failed: ExceptionFailure): String = {
+    val text = Option(failed.description).filter(_.nonEmpty).getOrElse(failed.className)
+    val named = text.linesIterator.map(_.trim).filter(_.matches("[A-Za-z_.]*(Error|Exception)\\b.*"))
+    firstLine(named.toSeq.lastOption.getOrElse(text))
+  }
+
+  def firstLine(text: String): String =
+    Option(text).getOrElse("").linesIterator.nextOption().getOrElse("").take(Longest)
+}

@@ -1,0 +1,28 @@
+package io.ffq.spark
+
+import java.util.{Collections, Map => JMap}
+
+import org.apache.spark.SparkContext
+import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext, SparkPlugin}
+
+/**
+ * `spark.plugins=io.ffq.spark.FfqPlugin`: the bridge from conf alone. It adds the listener, and
+ * the extension that stamps writes with who makes them; executors need nothing.
+ */
+class FfqPlugin extends SparkPlugin {
+
+  override def driverPlugin(): DriverPlugin = new FfqDriverPlugin
+
+  override def executorPlugin(): ExecutorPlugin = null
+}
+
+private class FfqDriverPlugin extends DriverPlugin {
+
+  override def init(sc: SparkContext, context: PluginContext): JMap[String, String] = {
+    Settings.installExtension(context.conf())
+    FfqListener.install(sc)
+    Collections.emptyMap()
+  }
+
+  override def shutdown(): Unit = Steward.stop()
+}
