@@ -1,15 +1,13 @@
 package io.ffq.spark
 
-import java.util.concurrent.ConcurrentHashMap
-
 import org.apache.spark.SparkContext
 
 /** Which Spark jobs a query's cancellation must reach: all of its SQL execution, now and later. */
 private object Cancels {
 
-  private val executions = new ConcurrentHashMap[Long, Long]()
-  private val running = new ConcurrentHashMap[Long, Set[Int]]()
-  private val canceled = new ConcurrentHashMap[Long, String]()
+  private val executions = Recent.map[Long, Long]()
+  private val running = Recent.map[Long, Set[Int]]()
+  private val canceled = Recent.map[Long, String]()
 
   def opened(query: Long, execution: Long): Unit = executions.put(query, execution)
 

@@ -1,7 +1,5 @@
 package io.ffq.spark
 
-import java.util.concurrent.ConcurrentHashMap
-
 import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
@@ -17,9 +15,9 @@ import org.apache.spark.sql.execution.SQLExecution
 class FfqListener(conf: SparkConf) extends SparkListener {
 
   /** Writes by SQL execution; None for executions that write no exchange. */
-  private val executions = new ConcurrentHashMap[Long, Option[Write]]()
-  private val jobs = new ConcurrentHashMap[Int, Job]()
-  private val stages = new ConcurrentHashMap[Int, Job]()
+  private val executions = Recent.map[Long, Option[Write]]()
+  private val jobs = Recent.map[Int, Job]()
+  private val stages = Recent.map[Int, Job]()
 
   private case class Job(id: Int, execution: Long, write: Write, stage: Int)
 
@@ -105,7 +103,8 @@ class FfqListener(conf: SparkConf) extends SparkListener {
   }
 
   override def onExecutorRemoved(event: SparkListenerExecutorRemoved): Unit = guarded {
-    jobs.values().asScala.toSeq.distinctBy(_.write.query).foreach { job =>
+    val running = jobs.synchronized(jobs.values().asScala.toSeq)
+    running.distinctBy(_.write.query).foreach { job =>
       send(job, "executor_lost",
         "executor" -> event.executorId, "reason" -> event.reason, "time" -> event.time)
     }

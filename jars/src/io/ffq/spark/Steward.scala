@@ -29,7 +29,10 @@ private object Steward {
   private var process: Option[Process] = None
   @volatile private var stopped = false
 
-  /** Start the process with the first write; an application that writes no exchange pays nothing. */
+  /**
+   * Start the process with the first write; an application that writes no exchange pays nothing.
+   * One that has died is started again with the next write.
+   */
   def start(conf: SparkConf): Unit = synchronized {
     if (process.isEmpty && !stopped) {
       val command = new ProcessBuilder(Settings.python(conf), "-m", "ffq_spark.spark.steward")
@@ -37,6 +40,7 @@ private object Steward {
       try {
         val started = command.start()
         process = Some(started)
+        queue.clear()
         send(hello(conf))
         thread("ffq-steward-writer")(write(started, Settings.leaseSeconds(conf)))
         thread("ffq-steward-reader")(read(started))
@@ -81,7 +85,10 @@ private object Steward {
       }
       sink.write("""{"event":"bye"}""")
       sink.newLine()
-    } finally sink.close()
+    } finally {
+      if (!stopped) synchronized { process = None }
+      sink.close()
+    }
   }
 
   private def read(started: Process): Unit = {
