@@ -40,12 +40,16 @@ def numbers(store: Store, path: str) -> list[int]:
     return sorted(number for number in found if number is not None)
 
 
-def stored_attempts(store: Store, query: int, stage: int) -> Iterator[AttemptId]:
-    """Every attempt directory of one stage, ascending."""
+def stored_attempts(
+    store: Store, query: int, stage: int, map_task: int | None = None
+) -> Iterator[AttemptId]:
+    """Every attempt directory of one stage or map task, ascending."""
     base = f"{layout.DATA}/{query}/{stage}"
-    for map_task in numbers(store, base):
-        for attempt in numbers(store, f"{base}/{map_task}"):
-            yield AttemptId(query, stage, map_task, attempt)
+    for task in numbers(store, base) if map_task is None else [map_task]:
+        for attempt in numbers(store, f"{base}/{task}"):
+            # FFQ's attempts have 32 bits; a larger number is no attempt to it.
+            if attempt <= layout.MAX_ATTEMPT:
+                yield AttemptId(query, stage, task, attempt)
 
 
 def split_registered(store: Store, body: StepBody) -> tuple[list[File], list[File]]:
@@ -114,7 +118,7 @@ def select(
     if not stored:
         path = store.url(f"{layout.DATA}/{query}/{stage}")
         raise NoAttempts("no shuffle attempts found for map task", path=path)
-    return [_unrecorded(store, ids, attempt) for ids in stored.values()]
+    return [select_unrecorded(store, ids, attempt) for ids in stored.values()]
 
 
 def _registered(
@@ -132,7 +136,8 @@ def _registered(
     return index
 
 
-def _unrecorded(store: Store, ids: Sequence[AttemptId], attempt: str) -> MapTaskIndex:
+def select_unrecorded(store: Store, ids: Sequence[AttemptId], attempt: str) -> MapTaskIndex:
+    """The index of the attempt that counts among those of a map task without records."""
     wanted = [id for id in ids if attempt in ("registered", "latest", str(id.attempt))]
     for id in reversed(wanted):
         index = read_index(store, id)

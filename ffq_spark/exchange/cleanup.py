@@ -72,24 +72,28 @@ def collect(
         raise BadOption("a time to live cannot be negative", option="ttl")
     report = GcReport(dry_run)
     sweep = _Sweep(store, ttl_ms, now_ms() if now is None else now, report)
+    stored = attempts.numbers(store, layout.DATA)
     if _has_records(store):
         if rule == "ffq":
             message = "FFQ's rule could remove what a step has registered; this root has records"
             raise BadOption(message, option="rule")
-        sweep.run(retention_ms)
+        sweep.run(stored, retention_ms)
     else:
+        # Only what was there before the format's record was not: a new exchange is none of these.
         choose = stale_by_ffq if rule == "ffq" else stale_without_records
-        for id in choose(store, ttl_ms, sweep.now, report.problems):
+        for id in choose(store, stored, ttl_ms, sweep.now, report.problems):
             sweep.remove(store.walk(id.directory), [id.directory])
     return report
 
 
 def _has_records(store: Store) -> bool:
+    # The format's record precedes all others, so it is looked for after them.
+    opened = _queries(store)
+    path = store.url(layout.FORMAT)
     format = Ledger(store).format()
     if format is not None:
-        format.check_writer(store.url(layout.FORMAT))
-    elif store.list(layout.QUERIES):
-        path = store.url(layout.FORMAT)
+        format.check_writer(path)
+    elif opened:
         raise CorruptRecord("there are queries, and no record of the format", path=path)
     return format is not None
 
@@ -105,14 +109,13 @@ class _Sweep:
         self._manifests: dict[int, int] = {}
         self.now = now
 
-    def run(self, retention_ms: int | None) -> None:
+    def run(self, stored: Sequence[int], retention_ms: int | None) -> None:
         """Everything there is to do where there are records."""
-        # Records precede data, so they are listed after it: what was just begun is no orphan.
-        stored = set(attempts.numbers(self._store, layout.DATA))
         self._manifests = _manifests(self._store)
+        # Records precede data, so they are listed after it: what was just begun is no orphan.
         opened = _queries(self._store)
         unfinished = {query for query, ended in opened.items() if not ended}
-        for query in sorted(stored | self._manifests.keys() | unfinished):
+        for query in sorted({*stored, *self._manifests, *unfinished}):
             with self._reported(f"query {query}"):
                 self._sweep(query, known=query in opened)
         if retention_ms is not None:

@@ -51,13 +51,13 @@ class Ledger:
 
     def exchange(self) -> ExchangeRecord | None:
         """The exchange's record, or None before the first commit."""
-        data = self._store.read_optional(layout.EXCHANGE)
-        return (data and ExchangeRecord.decode(data, self._store.url(layout.EXCHANGE))) or None
+        data, path = self._store.read_optional(layout.EXCHANGE), self._store.url(layout.EXCHANGE)
+        return None if data is None else ExchangeRecord.decode(data, path)
 
     def format(self) -> FormatRecord | None:
         """The format's record, or None where this product never wrote."""
         data = self._store.read_optional(layout.FORMAT)
-        return (data and FormatRecord.decode(data, self._store.url(layout.FORMAT))) or None
+        return None if data is None else FormatRecord.decode(data, self._store.url(layout.FORMAT))
 
     def begin(
         self,
@@ -158,7 +158,7 @@ class Ledger:
         """How a query ended, or None while it has not."""
         path = layout.outcome(query)
         data = self._store.read_optional(path)
-        return (data and OutcomeRecord.decode(data, self._store.url(path))) or None
+        return None if data is None else OutcomeRecord.decode(data, self._store.url(path))
 
     def end(
         self, query: int, outcome: Outcome, message: str, *, code: str = "", who: str = ""

@@ -1,4 +1,4 @@
-"""Merging sorted runs of batches in bounded memory: one batch of each run is held at a time."""
+"""Merging sorted runs of batches in bounded memory: one or two batches of each run are held."""
 
 from __future__ import annotations
 
@@ -15,59 +15,67 @@ from ffq_spark.format.ordering import sort_indices
 def merge_sorted(
     runs: Sequence[Iterator[pa.RecordBatch]], by: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Batches in order, from runs that are each in order.
+    """Batches in order, from runs that are each in order; equal rows keep the order of the runs.
 
-    Each round gives out the rows that no later row can precede: those below the smallest of the
-    last rows in hand, and all in hand of the run that has this row.
+    Each round gives out the rows that no later row can precede: those up to the smallest of the
+    last rows in hand.
 
     >>> def run(*values):
     ...     return iter([pa.record_batch({"k": [value]}) for value in values])
     >>> [b["k"].to_pylist() for b in merge_sorted([run(1, 4), run(2, 3)], ["k"])]
     [[1], [2], [3], [4]]
     """
-    heads: list[Any] = [_advance(run) for run in runs]
-    while len(live := [i for i, head in enumerate(heads) if head is not None]) > 1:
-        lasts = pa.Table.from_batches([_last_row(heads[i]) for i in live])
-        first = live[int(_order(lasts, by)[0])]
-        bound = _last_row(heads[first])
-        ready = []
-        for i in live:
-            count = heads[i].num_rows if i == first else _rows_below(heads[i], bound, by)
-            if count:
-                ready.append(heads[i].slice(0, count))
-                heads[i] = heads[i].slice(count) if count < heads[i].num_rows else _advance(runs[i])
+    heads = [_Head(run) for run in runs]
+    while len(live := [head for head in heads if head.fill()]) > 1:
+        counts = _ready([head.rows.select(by) for head in live], by)
+        ready = [head.take(count) for head, count in zip(live, counts, strict=True) if count]
         joined = pa.concat_batches(ready)
         yield joined if len(ready) == 1 else joined.take(_order(joined, by))
-    for i in live:
-        while heads[i] is not None:
-            yield heads[i]
-            heads[i] = _advance(runs[i])
+    for head in live:
+        while head.fill():
+            yield head.take(head.rows.num_rows)
 
 
-def _advance(run: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
-    return next((batch for batch in run if batch.num_rows), None)
+class _Head:
+    """The next rows of a run: at least half a batch, while the run lasts.
+
+    A run with only a few rows in hand would let every round give out only a few of all the others.
+    """
+
+    def __init__(self, run: Iterator[pa.RecordBatch]) -> None:
+        self._run = run
+        self._full = 0
+        self.rows: Any = None
+
+    def fill(self) -> bool:
+        """Read on if few rows are in hand; False at the end of the run."""
+        while (held := self.rows.num_rows if self.rows else 0) * 2 <= self._full:
+            batch = next((batch for batch in self._run if batch.num_rows), None)
+            if batch is None:
+                return held > 0
+            self.rows = pa.concat_batches([self.rows, batch]) if held else batch
+            self._full = batch.num_rows
+        return True
+
+    def take(self, count: int) -> pa.RecordBatch:
+        """The first rows, which are then no longer in hand."""
+        taken = self.rows.slice(0, count)
+        self.rows = self.rows.slice(count)
+        return taken
 
 
-def _last_row(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return batch.slice(batch.num_rows - 1)
+def _ready(heads: Sequence[pa.RecordBatch], by: Sequence[str]) -> list[int]:
+    """How many rows of each head come before or at the smallest of their last rows."""
+    ends = np.cumsum([head.num_rows for head in heads])
+    order = _order(pa.concat_batches(heads), by)
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    ready = order[: place[ends - 1].min() + 1]
+    owners = np.searchsorted(ends, ready, side="right")
+    counts: list[int] = np.bincount(owners, minlength=len(heads)).tolist()
+    return counts
 
 
-def _order(rows: pa.RecordBatch | pa.Table, by: Sequence[str]) -> NDArray[np.uint64]:
-    columns = [rows.column(name) for name in by]
-    flat = [c.combine_chunks() if isinstance(c, pa.ChunkedArray) else c for c in columns]
-    order: NDArray[np.uint64] = sort_indices(flat).to_numpy()
+def _order(rows: pa.RecordBatch, by: Sequence[str]) -> NDArray[np.uint64]:
+    order: NDArray[np.uint64] = sort_indices([rows.column(name) for name in by]).to_numpy()
     return order
-
-
-def _rows_below(batch: pa.RecordBatch, bound: pa.RecordBatch, by: Sequence[str]) -> int:
-    """How many rows of a sorted batch are below the bound."""
-    low, high = 0, batch.num_rows
-    while low < high:
-        middle = (low + high) // 2
-        pair = pa.concat_batches([bound.select(by), batch.slice(middle, 1).select(by)])
-        # The sort is stable, so only a row below the bound moves in front of it.
-        if _order(pair, by)[0] == 1:
-            low = middle + 1
-        else:
-            high = middle
-    return low

@@ -72,9 +72,9 @@ def read_part(
         _check_schema(payload.decode_schema(data, path), schema, path)
     rows = batches = 0
     for batch in payload.decode(data, path, columns=columns):
-        if verify == "full" and part.get("checksum") is None:
-            # FFQ's version 1 has no checksum: at least no offset may point outside its buffer.
-            _validate(batch, path)
+        if verify != "full" or part.get("checksum") is None:
+            # Without a checksum, at least no offset may point outside its buffer.
+            _validate(batch, path, full=verify == "full")
         rows += batch.num_rows
         batches += 1
         yield batch
@@ -117,9 +117,9 @@ def _text(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name} {field.type}" for field in schema)
 
 
-def _validate(batch: pa.RecordBatch, path: str) -> None:
+def _validate(batch: pa.RecordBatch, path: str, *, full: bool) -> None:
     try:
-        batch.validate(full=True)
+        batch.validate(full=full)
     except pa.ArrowException as error:
         raise CorruptPart(f"not valid Arrow data: {error}", path=path) from error
 

@@ -24,7 +24,7 @@ class Resolved:
 
 def available_attempts(store: Store, query: int, stage: int, map_task: int) -> list[int]:
     """Every attempt directory of a map task, ascending, whatever its state."""
-    return attempts.numbers(store, f"{layout.DATA}/{query}/{stage}/{map_task}")
+    return [id.attempt for id in attempts.stored_attempts(store, query, stage, map_task)]
 
 
 def latest_attempt(

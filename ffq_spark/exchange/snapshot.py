@@ -18,11 +18,13 @@ from ffq_spark.errors import (
     NoAttempts,
     PartitionNotFound,
     QueryNotFound,
+    Unsupported,
 )
 from ffq_spark.exchange import attempts
 from ffq_spark.exchange.ledger import Ledger
 from ffq_spark.exchange.log import StepLog
 from ffq_spark.exchange.pruning import Predicate, matching_partitions, may_match
+from ffq_spark.exchange.reader import fetch_part
 from ffq_spark.format import layout, manifest, payload
 from ffq_spark.format.index import MapTaskIndex
 from ffq_spark.format.layout import AttemptId
@@ -83,9 +85,11 @@ class Snapshot:
         allowed: frozenset[int] | None,
     ) -> pa.Table:
         path = self.store.url(step.body.manifest)
-        if data is None:
+        try:
+            table = _in_partitions(checked_manifest(step.body, data, path), allowed)
+        except CorruptRecord:
             StepLog(self.store).refuse_expired(step.step)
-        table = _in_partitions(checked_manifest(step.body, data, path), allowed)
+            raise
         if predicates:
             table = table.filter(pa.array(may_match(table, predicates)))
         table = table.select([field.name for field in PART_FIELDS])
@@ -171,7 +175,7 @@ def _one_query(store: Store, ledger: Ledger, options: ReadOptions) -> Snapshot:
     else:
         query, stage = attempts.choose_stage(store, query, options.stage)
         raw = _raw(store, query, stage, options.attempt, None)
-    exchange = ledger.exchange() or _guess(store, raw)
+    exchange = ledger.exchange() or _guess(store, raw, options.verify)
     return Snapshot(store, exchange, (), raw)
 
 
@@ -195,24 +199,29 @@ def _unrecorded(store: Store, options: ReadOptions) -> Snapshot:
         raise BadOption("this root has no step log; FFQ wrote it", option="steps")
     query, stage = attempts.choose_stage(store, options.query, options.stage)
     raw = _raw(store, query, stage, options.attempt, None)
-    return Snapshot(store, _guess(store, raw), (), raw)
+    return Snapshot(store, _guess(store, raw, options.verify), (), raw)
 
 
 def _raw(
     store: Store, query: int, stage: int, attempt: str, registered: dict[int, int] | None
 ) -> pa.Table:
-    table = attempts.parts_of(attempts.select(store, query, stage, attempt, registered))
+    indexes = attempts.select(store, query, stage, attempt, registered)
+    largest = max(query, stage, *(index.id.map_task for index in indexes))
+    if largest >= 1 << 63:
+        raise Unsupported(f"FFQ's number {largest} does not fit into 63 bits")
+    table = attempts.parts_of(indexes)
     count = table.num_rows
     table = table.add_column(0, _LEADING[0], [pa.nulls(count, pa.int64())])
     return table.add_column(1, _LEADING[1], [pa.repeat(pa.scalar(query, pa.int64()), count)])
 
 
-def _guess(store: Store, raw: pa.Table) -> ExchangeRecord:
+def _guess(store: Store, raw: pa.Table, verify: str) -> ExchangeRecord:
     """What can be known of an exchange from its files: no keys, as many partitions as seen."""
     if raw.num_rows == 0:
         raise ExchangeNotFound(f"{store.url()} holds no rows, and no record of its columns")
-    file = raw["file"][0].as_py()
-    schema = payload.decode_schema(store.read_range(file, 0, None), store.url(file))
+    (part,) = raw.slice(0, 1).to_pylist()
+    data = fetch_part(store, part, verify=verify)
+    schema = payload.decode_schema(data, store.url(part["file"]))
     return ExchangeRecord.of(schema, (), pc.max(raw["reduce"]).as_py() + 1)
 
 
@@ -221,11 +230,14 @@ def registered_index(
 ) -> MapTaskIndex:
     """The index of an attempt that may be fetched: 0 means the latest."""
     choice = "latest" if id.attempt == 0 else str(id.attempt)
-    if registered is not None and id.map_task not in registered:
-        raise NoAttempts("no shuffle attempts found for map task", path=store.url(id.directory))
-    only = None if registered is None else {id.map_task: registered[id.map_task]}
-    chosen = attempts.select(store, id.query, id.stage, choice, only)
-    found = next((index for index in chosen if index.id.map_task == id.map_task), None)
-    if found is None:
-        raise NoAttempts("no shuffle attempts found for map task", path=store.url(id.directory))
+    missing = NoAttempts("no shuffle attempts found for map task", path=store.url(id.directory))
+    if registered is None:
+        ids = list(attempts.stored_attempts(store, id.query, id.stage, id.map_task))
+        if not ids:
+            raise missing
+        return attempts.select_unrecorded(store, ids, choice)
+    if id.map_task not in registered:
+        raise missing
+    only = {id.map_task: registered[id.map_task]}
+    (found,) = attempts.select(store, id.query, id.stage, choice, only)
     return found

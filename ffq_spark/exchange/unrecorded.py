@@ -5,7 +5,7 @@ An index that cannot be read is told among the problems, its attempt is kept, an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ffq_spark.errors import CorruptIndex
 from ffq_spark.exchange import attempts
@@ -15,9 +15,11 @@ from ffq_spark.format.layout import AttemptId
 from ffq_spark.store import Store
 
 
-def stale_by_ffq(store: Store, ttl_ms: int, now: int, problems: list[str]) -> Iterator[AttemptId]:
+def stale_by_ffq(
+    store: Store, queries: Sequence[int], ttl_ms: int, now: int, problems: list[str]
+) -> Iterator[AttemptId]:
     """What FFQ removes: older than the largest attempt, with an `index.json`, past the TTL."""
-    for ids in _map_tasks(store):
+    for ids in _map_tasks(store, queries):
         for id in ids[:-1]:
             index = _index_json(store, id, problems)
             if index is not None and index.created_at_ms + ttl_ms <= now:
@@ -25,28 +27,26 @@ def stale_by_ffq(store: Store, ttl_ms: int, now: int, problems: list[str]) -> It
 
 
 def stale_without_records(
-    store: Store, ttl_ms: int, now: int, problems: list[str]
+    store: Store, queries: Sequence[int], ttl_ms: int, now: int, problems: list[str]
 ) -> Iterator[AttemptId]:
     """Complete attempts past the TTL that a larger complete one has replaced.
 
     The largest complete attempt stays whatever its age, and so does everything that is not
     complete: it may be under way, and nothing tells when it began.
     """
-    for ids in _map_tasks(store):
+    for ids in _map_tasks(store, queries):
         complete = [(id, index) for id in ids if (index := _index(store, id, problems)) is not None]
         for id, index in complete[:-1]:
             if index.created_at_ms + ttl_ms <= now:
                 yield id
 
 
-def _map_tasks(store: Store) -> Iterator[list[AttemptId]]:
-    for query in attempts.numbers(store, layout.DATA):
+def _map_tasks(store: Store, queries: Sequence[int]) -> Iterator[list[AttemptId]]:
+    for query in queries:
         for stage in attempts.numbers(store, f"{layout.DATA}/{query}"):
             tasks: dict[int, list[AttemptId]] = {}
             for id in attempts.stored_attempts(store, query, stage):
-                # A larger number is no attempt to FFQ, and must not be the largest here.
-                if id.attempt <= layout.MAX_ATTEMPT:
-                    tasks.setdefault(id.map_task, []).append(id)
+                tasks.setdefault(id.map_task, []).append(id)
             yield from tasks.values()
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
-from ffq_spark.errors import CorruptPart, FfqError
+from ffq_spark.errors import CorruptPart, CorruptRecord, FfqError
 from ffq_spark.exchange.attempts import read_index
 from ffq_spark.exchange.reader import Part, read_part
-from ffq_spark.exchange.snapshot import Snapshot
+from ffq_spark.exchange.snapshot import PARTS_SCHEMA, Snapshot
 from ffq_spark.format.hashing import partition_ids
 from ffq_spark.format.layout import AttemptId
 from ffq_spark.format.records import ExchangeRecord
@@ -50,8 +50,8 @@ class VerifyReport:
 
 def verify_snapshot(snapshot: Snapshot, progress: Progress | None = None) -> VerifyReport:
     """Read every part in full: bytes, rows, checksums, the rows' places, and the indexes."""
-    parts = snapshot.parts()
     findings: list[Finding] = []
+    parts = _listed_parts(snapshot, findings)
     rows = size = 0
     for done, part in enumerate(parts.to_pylist(), start=1):
         findings += _findings(_check_part(snapshot, part))
@@ -64,12 +64,29 @@ def verify_snapshot(snapshot: Snapshot, progress: Progress | None = None) -> Ver
     return VerifyReport(len(snapshot.steps), parts.num_rows, rows, size, tuple(findings))
 
 
+def _listed_parts(snapshot: Snapshot, findings: list[Finding]) -> pa.Table:
+    """The parts of all steps; a manifest that is damaged is a finding, the others still count."""
+    if snapshot.raw is not None:
+        return snapshot.parts()
+    tables = [PARTS_SCHEMA.empty_table()]
+    for step in snapshot.steps:
+        try:
+            tables.append(replace(snapshot, steps=(step,)).parts())
+        except CorruptRecord as error:
+            findings.append(_finding(error))
+    return pa.concat_tables(tables)
+
+
 def _findings(check: Iterator[None]) -> Iterator[Finding]:
     try:
         for _ in check:
             pass
     except FfqError as error:
-        yield Finding(error.code, error.path or "", error.message)
+        yield _finding(error)
+
+
+def _finding(error: FfqError) -> Finding:
+    return Finding(error.code, error.path or "", error.message)
 
 
 def _check_part(snapshot: Snapshot, part: Part) -> Iterator[None]:

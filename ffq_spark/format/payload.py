@@ -186,8 +186,11 @@ def decode_schema(data: pa.Buffer, path: str) -> pa.Schema:
     """The Arrow schema that a part starts with."""
     stream = next(_frames(data, path)) if is_framed(data) else data
     try:
-        return pa.ipc.open_stream(stream).schema
-    except (pa.ArrowException, OSError) as error:
+        schema = pa.ipc.open_stream(stream).schema
+        # Names are decoded only when they are asked for.
+        list(schema.names)
+        return schema
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise CorruptPart(f"not a readable Arrow stream: {error}", path=path) from error
 
 

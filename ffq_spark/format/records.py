@@ -15,6 +15,7 @@ from ffq_spark.errors import CorruptRecord, FutureFormat
 
 FORMAT_VERSION = 1
 FEATURES: frozenset[str] = frozenset()
+HASHES = ("spark", "ffq")
 
 _JSON_TYPES = {"int": (int,), "str": (str,), "str | None": (str, type(None))}
 
@@ -33,7 +34,7 @@ class JsonRecord:
         try:
             document = json.loads(data)
             return cls.from_document(document)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, CorruptRecord) as error:
             raise CorruptRecord(f"not a valid record: {error!r}", path=path) from error
 
     @classmethod
@@ -120,11 +121,26 @@ class ExchangeRecord(JsonRecord):
             spark_schema=spark_schema,
         )
 
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> ExchangeRecord:
+        record = super().from_document(document)
+        names = record.schema.names
+        # Names alone: Arrow's words for types differ between its versions.
+        pairs = zip(record.fields, names, strict=True)
+        if not all(text.startswith(f"{name} ") for text, name in pairs):
+            raise ValueError("`fields` and `arrow_schema` disagree")
+        if not set(record.keys) <= set(names):
+            raise ValueError("a key is no column")
+        if record.partitions < 1 or record.hash not in HASHES:
+            raise ValueError(f"{record.partitions} partitions by {record.hash}")
+        return record
+
     @property
     def schema(self) -> pa.Schema:
         try:
-            return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.arrow_schema)))
-        except (ValueError, OSError) as error:
+            data = base64.b64decode(self.arrow_schema, validate=True)
+            return pa.ipc.read_schema(pa.py_buffer(data))
+        except (ValueError, OSError, pa.ArrowException) as error:
             raise CorruptRecord(f"the Arrow schema cannot be read: {error}") from error
 
 
@@ -281,9 +297,11 @@ class StepRecord(JsonRecord):
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> StepRecord:
         record = super().from_document(document)
-        if not 1 <= record.base <= record.step:
+        body = StepBody.from_document(document["body"])
+        extends = body.mode == "append" and record.step > 1
+        if not 1 <= record.base <= record.step - extends:
             raise ValueError(f"step {record.step} cannot begin at step {record.base}")
-        return replace(record, body=StepBody.from_document(document["body"]))
+        return replace(record, body=body)
 
     @classmethod
     def following(cls, last: StepRecord | None, body: StepBody) -> StepRecord:

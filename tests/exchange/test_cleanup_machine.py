@@ -1,0 +1,282 @@
+"""Cleanup beside writers, zombies, commits, cancels and crashes, in any interleaving."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+from unittest import mock
+
+import pytest
+from cleanup_judge import SCHEMA, Judge, batch
+from cleanup_stepping import FakeTime, Files, Killed, Process, open_store
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from ffq_spark.errors import Fenced, QueryEnded
+from ffq_spark.exchange import leases
+from ffq_spark.exchange.cancel import end_unfinished, request_cancel
+from ffq_spark.exchange.cleanup import collect
+from ffq_spark.exchange.job import WriteJob
+from ffq_spark.exchange.ledger import AttemptOutput, Ledger
+from ffq_spark.exchange.snapshot import take_snapshot
+from ffq_spark.exchange.write import prepare
+from ffq_spark.exchange.writer import write_attempt
+from ffq_spark.format import ids
+from ffq_spark.format.records import QueryRecord
+from ffq_spark.options import ReadOptions, WriteOptions
+from ffq_spark.store import Store
+
+OPTIONS = WriteOptions(keys=("k",), partitions=2)
+MODES = st.sampled_from(["append", "replace"])
+MAP_TASKS = 2
+DRIVERS = st.integers(0, 2)
+ANY = st.integers(0, 11)
+# The operations that decide something; a process that is moved stops just before.
+COMMITS = st.sampled_from(["create _ffq/queries", "create _ffq/steps", "delete", "never"])
+COLLECTS = st.sampled_from(["create _ffq/queries", "delete", "list _ffq/queries", "never"])
+ENDS = st.sampled_from(["create _ffq/queries", "never"])
+WRITES = st.sampled_from(["write", "never"])
+ALL = st.sampled_from(["create", "delete", "list", "read", "write", "never"])
+LEASE_SECONDS = 1
+START = 1_800_000_000_000
+LONG = 3 * leases.UNLEASED_MS
+_ALLOWED = (Killed, Fenced, QueryEnded)
+
+has_queries = precondition(lambda self: self.opened)
+has_processes = precondition(lambda self: self.alive())
+
+
+@dataclass
+class Query:
+    """A query as the test knows it."""
+
+    record: QueryRecord
+    outputs: dict[int, list[AttemptOutput]] = field(default_factory=dict)
+    lapsed: bool = False
+
+
+class CleanupMachine(RuleBasedStateMachine):
+    """One exchange, any number of everybody."""
+
+    transitions = 0
+
+    @initialize(ttl_ms=st.sampled_from([0, 700]))
+    def start_world(self, ttl_ms: int) -> None:
+        self.files: Files = {}
+        self.ttl_ms = ttl_ms
+        self.clock = FakeTime(START)
+        self.patch = mock.patch.object(ids, "time", self.clock)
+        self.patch.start()
+        self.judge = Judge(self.files, ttl_ms)
+        self.opened: dict[int, Query] = {}
+        self.processes: list[Process] = []
+        self.attempts = 0
+
+    def process(self, work: Any) -> Process:
+        self.processes.append(Process(self.files, work))
+        return self.processes[-1]
+
+    def alive(self) -> list[Process]:
+        return [process for process in self.processes if not process.done]
+
+    def begin(self, mode: str, driver: int) -> Query:
+        if driver:
+            self.renewing(driver).finish()
+        number = (self.clock.now << 21) + len(self.opened)
+        seconds = LEASE_SECONDS if driver else 0
+        ledger = Ledger(open_store(self.files))
+        record = ledger.begin(mode, f"driver-{driver}", query=number, lease_seconds=seconds)
+        self.opened[number] = Query(record)
+        return self.opened[number]
+
+    def attempt(self, query: Query, map_task: int) -> Process:
+        self.attempts += 1
+        attempt = self.attempts
+
+        def work(store: Store) -> None:
+            job = WriteJob.of(prepare(store, OPTIONS, SCHEMA), query.record, OPTIONS)
+            rows = [batch(query.record.query, map_task, attempt)]
+            output = write_attempt(store, job, map_task, attempt, rows)
+            query.outputs.setdefault(map_task, []).append(output)
+
+        return self.process(work)
+
+    def committing(self, query: Query, choice: int) -> Process:
+        chosen = [outputs[choice % len(outputs)] for outputs in query.outputs.values()]
+
+        def work(store: Store) -> int:
+            exchange = prepare(store, OPTIONS, SCHEMA)
+            return Ledger(store).commit(query.record, exchange, chosen).step
+
+        return self.process(work)
+
+    def renewing(self, driver: int) -> Process:
+        return self.process(lambda store: leases.renew(store, f"driver-{driver}", LEASE_SECONDS))
+
+    def recent(self, which: int) -> Query:
+        """One of the last few: only they are of interest to anybody but zombies."""
+        few = list(self.opened.values())[-3:]
+        return few[which % len(few)]
+
+    @rule(mode=MODES, driver=DRIVERS)
+    def open_query(self, mode: str, driver: int) -> None:
+        """Drivers 1 and 2 hold a lease; the queries of 0 have none."""
+        self.begin(mode, driver)
+
+    @rule(mode=MODES, driver=DRIVERS)
+    def write_step(self, mode: str, driver: int) -> None:
+        """A write that nothing disturbs."""
+        query = self.begin(mode, driver)
+        self.attempt(query, 0).finish()
+        self.committing(query, 0).finish()
+
+    @has_queries
+    @rule(which=ANY, map_task=st.integers(0, MAP_TASKS - 1), until=WRITES)
+    def write_attempt(self, which: int, map_task: int, until: str) -> None:
+        """A task's attempt: may end in time, too late, or never; the directory is its own."""
+        self.attempt(self.recent(which), map_task).advance_to(until)
+
+    @has_queries
+    @rule(which=ANY, choice=st.integers(0, 3), until=COMMITS)
+    def commit(self, which: int, choice: int, until: str) -> None:
+        """Of twin attempts one counts; a second commit may choose another."""
+        self.committing(self.recent(which), choice).advance_to(until)
+
+    @has_queries
+    @rule(which=ANY, asked=st.booleans(), until=ENDS)
+    def end(self, which: int, asked: bool, until: str) -> None:
+        """An abort, after a request to cancel or without."""
+        number = self.recent(which).record.query
+
+        def work(store: Store) -> None:
+            if asked:
+                request_cancel(store, number, "", who="me")
+            end_unfinished(store, number, "failed")
+
+        self.process(work).advance_to(until)
+
+    @rule(driver=st.integers(1, 2), until=ALL)
+    def renew_lease(self, driver: int, until: str) -> None:
+        self.renewing(driver).advance_to(until)
+
+    @rule(until=ALL)
+    def read(self, until: str) -> None:
+        self.process(lambda store: Ledger(store).roll_forward() and None).advance_to(until)
+
+    def collecting(self, retention_ms: int | None) -> Process:
+        ttl_ms = self.ttl_ms
+        return self.process(
+            lambda store: collect(store, ttl_ms=ttl_ms, retention_ms=retention_ms).problems
+        )
+
+    @rule(until=COLLECTS)
+    def collect(self, until: str) -> None:
+        self.collecting(None).advance_to(until)
+
+    @rule(retention_ms=st.sampled_from([0, 900]), until=COLLECTS)
+    def collect_and_expire(self, retention_ms: int, until: str) -> None:
+        self.collecting(retention_ms).advance_to(until)
+
+    @rule(milliseconds=st.sampled_from([1, 600, 1100, leases.UNLEASED_MS]))
+    def pass_time(self, milliseconds: int) -> None:
+        self.clock.now += milliseconds
+
+    def is_live(self, record: QueryRecord) -> bool:
+        """By the test's own account of the lease that is on storage now."""
+        since = record.created_at_ms
+        if not record.lease_seconds:
+            return self.clock.now < since + leases.UNLEASED_MS
+        lease = self.files.get(f"_ffq/leases/{record.initiator}.json")
+        renewed = json.loads(lease)["renewed_at_ms"] if lease else 0
+        return self.clock.now < max(since, renewed) + LEASE_SECONDS * 1000
+
+    @has_processes
+    @rule(which=ANY, operations=st.integers(1, 4))
+    def advance(self, which: int, operations: int) -> None:
+        self.alive()[which % len(self.alive())].advance(operations)
+
+    @has_processes
+    @rule(which=ANY, until=ALL)
+    def advance_to(self, which: int, until: str) -> None:
+        """Up to just before an operation that decides something, or to the end."""
+        self.alive()[which % len(self.alive())].advance_to(until)
+
+    @has_processes
+    @rule(which=ANY)
+    def kill(self, which: int) -> None:
+        self.alive()[which % len(self.alive())].kill()
+
+    def check_end(self, process: Process) -> None:
+        assert process.error is None or isinstance(process.error, _ALLOWED), repr(process.error)
+        assert not isinstance(process.result, list) or process.result == [], "gc found problems"
+
+    @invariant()
+    def everything_holds(self) -> None:
+        type(self).transitions += 1
+        for process in self.processes:
+            self.check_end(process)
+        for query in self.opened.values():
+            query.lapsed = query.lapsed or not self.is_live(query.record)
+        self.judge.look(self.clock.now, lambda query: self.opened[query].lapsed)
+
+    def teardown(self) -> None:
+        if not hasattr(self, "patch"):
+            return
+        try:
+            for process in self.processes:
+                process.kill()
+                self.check_end(process)
+            self.rest()
+        finally:
+            self.patch.stop()
+
+    def rest(self) -> None:
+        """All are dead and all time has passed: a reader and two collections bring peace."""
+        self.pass_time(LONG)
+        store = open_store(self.files)
+        if not self.opened:
+            return
+        Ledger(store).roll_forward()
+        self.everything_holds()
+        first = collect(store, ttl_ms=self.ttl_ms, retention_ms=0)
+        self.everything_holds()
+        again = collect(store, ttl_ms=self.ttl_ms, retention_ms=0)
+        self.everything_holds()
+        assert first.problems == again.problems == []
+        assert (again.files, again.fenced, again.expired) == (0, [], [])
+        self.judge.check_at_rest(set(self.opened))
+        if self.judge.log:
+            take_snapshot(store, ReadOptions()).parts()
+
+
+def run(examples: int, transitions: int) -> None:
+    class Campaign(CleanupMachine):
+        pass
+
+    Campaign.transitions = 0
+    profile = settings(
+        max_examples=examples,
+        stateful_step_count=50,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    run_state_machine_as_test(Campaign, settings=profile)
+    assert Campaign.transitions >= transitions
+
+
+def test_no_interleaving_loses_a_committed_row_or_leaves_an_orphan() -> None:
+    run(examples=150, transitions=5_000)
+
+
+@pytest.mark.soak
+def test_no_interleaving_loses_a_committed_row_or_leaves_an_orphan_soak() -> None:
+    run(examples=3_000, transitions=100_000)

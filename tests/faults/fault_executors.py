@@ -1,0 +1,41 @@
+"""The executors of a Spark application, as processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from pyspark import cloudpickle
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+_BACKEND = b"CoarseGrainedExecutorBackend"
+
+
+def _command(pid: int | str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def executors(application: str) -> set[int]:
+    """The Java processes of an application's executors."""
+    found = (int(entry) for entry in os.listdir("/proc") if entry.isdecimal())
+    commands = {pid: _command(pid) for pid in found}
+    return {p for p, line in commands.items() if _BACKEND in line and application.encode() in line}
+
+
+def own_executor() -> int:
+    """The executor that this Python worker works for."""
+    pid = os.getpid()
+    while _BACKEND not in _command(pid):
+        stat = Path(f"/proc/{pid}/stat").read_text()
+        pid = int(stat.rsplit(") ", 1)[1].split()[1])
+    return pid
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)

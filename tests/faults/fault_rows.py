@@ -1,0 +1,117 @@
+"""Small exchanges whose rows name the write they came from, and what readers see of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from conftest import Place
+
+from ffq_spark import Exchange
+from ffq_spark.errors import ExchangeNotFound
+from ffq_spark.exchange.ledger import Ledger
+from ffq_spark.exchange.write import write_batches
+from ffq_spark.format import layout
+from ffq_spark.format.records import StepRecord
+from ffq_spark.options import WriteOptions
+from ffq_spark.store import Store
+
+PARTITIONS = 3
+ROWS = 12
+OPTIONS = WriteOptions(keys=("k",), partitions=PARTITIONS)
+
+Rows = Counter[tuple[Any, ...]]
+
+
+def batch_of(tag: int, rows: int = ROWS) -> pa.RecordBatch:
+    """Rows of one write: the tag says whose they are."""
+    return pa.record_batch({"k": list(range(rows)), "tag": [tag] * rows})
+
+
+def rows_of(tags: Sequence[int], rows: int = ROWS) -> Rows:
+    """What a reader sees of these writes."""
+    return Counter((k, tag) for tag in tags for k in range(rows))
+
+
+def table_rows(table: pa.Table) -> Rows:
+    return Counter(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+# Neither keeps anything of what it saw; but a client of S3 takes a moment to make.
+_stores: dict[str, Store] = {}
+_exchanges: dict[str, Exchange] = {}
+
+
+def store_at(place: Place) -> Store:
+    if place.root not in _stores:
+        _stores[place.root] = Store(place.root, place.storage_options)
+    return _stores[place.root]
+
+
+def exchange_at(place: Place) -> Exchange:
+    if place.root not in _exchanges:
+        _exchanges[place.root] = Exchange(place.root, place.storage_options)
+    return _exchanges[place.root]
+
+
+def write(place: Place, tag: int, mode: str = "append", store: Store | None = None) -> StepRecord:
+    return write_batches(
+        place.root,
+        [batch_of(tag)],
+        options=OPTIONS,
+        mode=mode,
+        store=store or store_at(place),
+    )
+
+
+def visible(place: Place) -> Rows | None:
+    """The rows of a new reader, or None where there is no exchange yet."""
+    try:
+        return table_rows(exchange_at(place).read().read_all())
+    except ExchangeNotFound:
+        return None
+
+
+def committed_queries(store: Store) -> set[int]:
+    """The queries whose outcome says COMMITTED, published or not."""
+    names = (entry.name for entry in store.list(layout.QUERIES))
+    queries = (name.removesuffix(".outcome.json") for name in names if ".outcome." in name)
+    found = (Ledger(store).outcome(int(query)) for query in queries)
+    return {outcome.query for outcome in found if outcome and outcome.step}
+
+
+def markers(store: Store) -> set[int]:
+    """The queries that may be committed and not yet published."""
+    return {int(e.name.removesuffix(".json")) for e in store.list(layout.PENDING)}
+
+
+@dataclass(frozen=True)
+class Write:
+    """One committed write, as its step's rows and mode say."""
+
+    tag: int
+    mode: str
+
+
+def replay(log: Sequence[Write]) -> list[int]:
+    """The tags that are visible after these steps."""
+    found: list[int] = []
+    for step in log:
+        found = [step.tag] if step.mode == "replace" else [*found, step.tag]
+    return found
+
+
+def read_log(place: Place) -> list[Write]:
+    """Every step with the one write that it holds, whole; numbers without a gap."""
+    exchange = exchange_at(place)
+    log = []
+    for number, step in enumerate(exchange.steps(), start=1):
+        assert step.step == number
+        rows = table_rows(exchange.read(steps=str(number)).read_all())
+        (tag,) = {tag for _, tag in rows}
+        assert rows == rows_of([tag]), f"step {number} is not one whole write"
+        log.append(Write(tag, step.body.mode))
+    return log

@@ -1,0 +1,117 @@
+"""Processes that move one storage operation at a time, in any order, and can die between two.
+
+They are threads of which only one ever runs: the test decides which, so every interleaving of
+their operations can be made, and made again.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ffq_spark.store import Entry, Store
+from ffq_spark.store.local import LocalBackend
+
+# The changes that decide what readers see; all others only prepare.
+DECIDING = ("change _ffq/pending", ".outcome.json", "change _ffq/steps")
+
+
+def new_directory() -> str:
+    """An empty directory, in memory if possible: a campaign makes thousands of small files."""
+    memory = "/dev/shm"
+    return tempfile.mkdtemp(prefix="ffq-", dir=memory if os.path.isdir(memory) else None)
+
+
+class Killed(BaseException):
+    """Ends a process where it stands; nothing it does afterwards reaches storage."""
+
+
+class _Gated(LocalBackend):
+    """Local files, with a gate before each operation."""
+
+    def __init__(self, root: str, gate: Callable[[str], None]) -> None:
+        super().__init__(root)
+        self._gate = gate
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        self._gate("read")
+        return super().read(path, start, length)
+
+    def create(self, path: str, data: bytes) -> None:
+        self._gate(f"change {path}")
+        super().create(path, data)
+
+    def write(self, path: str, pieces: Iterable[memoryview]) -> None:
+        self._gate(f"change {path}")
+        super().write(path, pieces)
+
+    def list(self, path: str) -> list[Entry]:
+        self._gate("read")
+        return super().list(path)
+
+    def delete(self, path: str) -> None:
+        self._gate(f"change {path}")
+        super().delete(path)
+
+
+class Process:
+    """Work that waits before each of its storage operations until it is advanced."""
+
+    def __init__(self, root: str, work: Callable[[Store], Any]) -> None:
+        self._turn, self._waiting = threading.Semaphore(0), threading.Semaphore(0)
+        self._kill = False
+        self.next = ""
+        self.done = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+        store = Store(root)
+        store._backend = _Gated(root, self._gate)
+        self._thread = threading.Thread(target=self._run, args=[work, store], daemon=True)
+        self._thread.start()
+        self._waiting.acquire()
+
+    def _run(self, work: Callable[[Store], Any], store: Store) -> None:
+        try:
+            self.result = work(store)
+        except BaseException as error:
+            self.error = error
+        self.done = True
+        self._waiting.release()
+
+    def _gate(self, operation: str) -> None:
+        self.next = operation
+        if not self._kill:
+            self._waiting.release()
+            self._turn.acquire()
+        if self._kill:
+            raise Killed
+
+    def advance(self, *until: str) -> None:
+        """Let it do one operation, and more until the next is one of these or it is done."""
+        moved = False
+        while not self.done and not (moved and self._is_before(until)):
+            self._turn.release()
+            self._waiting.acquire()
+            moved = True
+
+    def _is_before(self, operations: Sequence[str]) -> bool:
+        return not operations or any(operation in self.next for operation in operations)
+
+    def finish(self) -> Any:
+        """Let it run to its end, and give what it gave."""
+        while not self.done:
+            self.advance()
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+    def kill(self) -> None:
+        """Let it end without another operation."""
+        if not self.done:
+            self._kill = True
+            self._turn.release()
+            self._waiting.acquire()
+        self._thread.join()

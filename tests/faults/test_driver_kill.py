@@ -1,0 +1,146 @@
+"""A writer killed at every change it makes to storage: all of its step is seen, or nothing."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Place
+from fault_crashing import CrashingStore, CrashPoint, Moment
+from fault_processes import run
+from fault_rows import (
+    Write,
+    committed_queries,
+    exchange_at,
+    markers,
+    read_log,
+    replay,
+    rows_of,
+    store_at,
+    visible,
+    write,
+)
+
+KILLED = 100
+NEXT = 200
+
+# What was written before, and how the killed write writes.
+CASES = {
+    "first write": ([], "append"),
+    "append": ([Write(1, "append"), Write(2, "append")], "append"),
+    "replace": ([Write(1, "append"), Write(2, "append")], "replace"),
+    "first replace": ([], "replace"),
+}
+
+
+def killed_write(place: Place, mode: str, point: CrashPoint) -> bool:
+    """Write in another process that dies at the point; False if it met no such point."""
+
+    def work() -> int:
+        store = CrashingStore(place.root, place.storage_options, point)
+        return write(place, KILLED, mode, store).step
+
+    return run(work) is None
+
+
+def check_all_or_nothing(place: Place, before: Sequence[Write], mode: str) -> bool:
+    """Readers and the next writer find the killed write whole, or nothing of it; which."""
+    store = store_at(place)
+    committed = len(committed_queries(store)) > len(before)
+    log = [*before, Write(KILLED, mode)] if committed else list(before)
+    seen = visible(place)
+    assert seen == rows_of(replay(log)) or (seen is None and not log)
+    assert not markers(store) & committed_queries(store)
+    assert visible(place) == seen
+    assert write(place, NEXT).step == len(log) + 1
+    log.append(Write(NEXT, "append"))
+    assert read_log(place) == log
+    assert visible(place) == rows_of(replay(log))
+    report = exchange_at(place).verify()
+    assert report.ok
+    assert report.rows == sum(rows_of(replay(log)).values())
+    return committed
+
+
+def sweep(
+    new_place: Callable[[], Place],
+    case: tuple[Sequence[Write], str],
+    moment: Moment,
+    stride: int = 1,
+) -> list[bool]:
+    """Kill a write at its 1st, 2nd, … change, until one is not reached."""
+    before, mode = case
+    outcomes = []
+    change = 1
+    while True:
+        place = new_place()
+        for earlier in before:
+            write(place, earlier.tag, earlier.mode)
+        if not killed_write(place, mode, CrashPoint(change, moment)):
+            assert read_log(place) == [*before, Write(KILLED, mode)]
+            return outcomes
+        outcomes.append(check_all_or_nothing(place, before, mode))
+        change += stride
+
+
+def check_sweep(outcomes: list[bool]) -> None:
+    """There is one point up to which nothing counts, and from which everything does."""
+    assert outcomes == sorted(outcomes)
+    assert set(outcomes) == {False, True}
+
+
+@pytest.mark.parametrize("moment", ["before", "during", "after"])
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_a_writer_killed_at_any_change_leaves_a_whole_step_or_nothing(
+    case: tuple[Sequence[Write], str], moment: Moment, new_root: Callable[[], str]
+) -> None:
+    outcomes = sweep(lambda: Place(new_root()), case, moment)
+    check_sweep(outcomes)
+    # Query, parts, two indexes, manifest, exchange, marker, outcome, step and the marker's end.
+    assert len(outcomes) >= 10
+
+
+@pytest.mark.parametrize(
+    ("case", "moment"), [("first write", "after"), ("append", "before"), ("replace", "after")]
+)
+def test_on_s_3_too_a_killed_writer_leaves_a_whole_step_or_nothing(
+    case: str, moment: Moment, s3: Any
+) -> None:
+    def new_place() -> Place:
+        return Place(f"s3://{s3.bucket}/{uuid.uuid4().hex}", s3.storage_options)
+
+    check_sweep(sweep(new_place, CASES[case], moment, stride=2))
+
+
+def test_a_reader_killed_while_it_publishes_leaves_that_to_the_next_one(tmp_path: Path) -> None:
+    """Rolling forward is itself killed at each of its changes, and then done by another reader."""
+    outcomes = []
+    for change in (1, 2):
+        for moment in ("before", "during", "after"):
+            place = Place(str(tmp_path / f"{change}-{moment}"))
+            write(place, 1)
+            assert killed_write(place, "append", CrashPoint(".outcome.json", "after"))
+            assert markers(store_at(place))
+            outcomes.append(killed_reader(place, CrashPoint(change, moment)))
+            assert visible(place) == rows_of([1, KILLED])
+            assert not markers(store_at(place))
+            assert read_log(place) == [Write(1, "append"), Write(KILLED, "append")]
+    # A step and a marker: there is nothing else that a reader changes.
+    assert all(outcomes)
+    assert not killed_reader(place, CrashPoint(1, "before"))
+
+
+def killed_reader(place: Place, point: CrashPoint) -> bool:
+    """Read in another process that dies at the point; False if it met no such point."""
+
+    def work() -> int:
+        from ffq_spark.exchange.snapshot import take_snapshot
+        from ffq_spark.options import ReadOptions
+
+        store = CrashingStore(place.root, place.storage_options, point)
+        return len(take_snapshot(store, ReadOptions()).steps)
+
+    return run(work) is None

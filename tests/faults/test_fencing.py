@@ -1,0 +1,172 @@
+"""One outcome ends a query: whoever creates it first decides, and nobody can change it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import Place
+from fault_crashing import CrashingStore, CrashPoint
+from fault_processes import Work, at_once, run, start, stop
+from fault_rows import (
+    OPTIONS,
+    batch_of,
+    committed_queries,
+    markers,
+    rows_of,
+    store_at,
+    visible,
+    write,
+)
+
+from ffq_spark.errors import BadCommit, Fenced
+from ffq_spark.exchange.job import WriteJob
+from ffq_spark.exchange.ledger import AttemptOutput, Ledger
+from ffq_spark.exchange.write import prepare
+from ffq_spark.exchange.writer import write_attempt
+from ffq_spark.format import layout
+from ffq_spark.format.layout import AttemptId
+from ffq_spark.format.records import Outcome, QueryRecord
+
+BEFORE, NEW = 1, 2
+
+
+class Prepared:
+    """A query whose rows are written and which only waits for its end."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        store = store_at(place)
+        write(place, BEFORE)
+        self.query: QueryRecord = Ledger(store).begin("append", "initiator")
+        self.output = self.attempt(1)
+
+    def attempt(self, number: int) -> AttemptOutput:
+        store = store_at(self.place)
+        job = WriteJob.of(self._exchange(), self.query, OPTIONS)
+        return write_attempt(store, job, 0, number, [batch_of(NEW)])
+
+    def _exchange(self) -> object:
+        return prepare(store_at(self.place), OPTIONS, batch_of(NEW).schema)
+
+    def commit(self, *outputs: AttemptOutput) -> int:
+        ledger = Ledger(store_at(self.place))
+        return ledger.commit(self.query, self._exchange(), outputs or [self.output]).step
+
+    def end(self, outcome: Outcome) -> Outcome:
+        return Ledger(store_at(self.place)).end(self.query.query, outcome, "a test").outcome
+
+
+@pytest.fixture
+def prepared(place: Place) -> Prepared:
+    return Prepared(place)
+
+
+ENDS = [Outcome.ABORTED, Outcome.CANCELED, Outcome.LOST]
+
+
+@pytest.mark.parametrize("outcome", ENDS)
+def test_a_commit_after_another_end_is_fenced_and_shows_nothing(
+    prepared: Prepared, outcome: Outcome
+) -> None:
+    assert prepared.end(outcome) is outcome
+    with pytest.raises(Fenced, match=outcome.value):
+        prepared.commit()
+    assert visible(prepared.place) == rows_of([BEFORE])
+    assert not markers(store_at(prepared.place))
+    with pytest.raises(Fenced):
+        prepared.commit()
+    assert visible(prepared.place) == rows_of([BEFORE])
+
+
+@pytest.mark.parametrize("outcome", ENDS)
+def test_an_end_after_the_commit_changes_nothing(prepared: Prepared, outcome: Outcome) -> None:
+    assert prepared.commit() == 2
+    assert prepared.end(outcome) is Outcome.COMMITTED
+    assert visible(prepared.place) == rows_of([BEFORE, NEW])
+
+
+def test_a_second_commit_of_a_query_is_fenced_and_adds_nothing(prepared: Prepared) -> None:
+    prepared.commit()
+    with pytest.raises(Fenced):
+        prepared.commit()
+    with pytest.raises(Fenced):
+        prepared.commit(prepared.attempt(2))
+    assert visible(prepared.place) == rows_of([BEFORE, NEW])
+
+
+def test_an_end_by_another_process_fences_the_commit(tmp_path: Path) -> None:
+    prepared = Prepared(Place(str(tmp_path / "exchange")))
+    assert run(lambda: prepared.end(Outcome.LOST)) is Outcome.LOST
+    with pytest.raises(Fenced):
+        prepared.commit()
+    assert visible(prepared.place) == rows_of([BEFORE])
+
+
+def test_messages_that_are_not_one_attempt_for_each_map_task_commit_nothing(
+    prepared: Prepared,
+) -> None:
+    twin = prepared.attempt(2)
+    stray = AttemptOutput(AttemptId(7, 0, 0, 1), prepared.output.manifest)
+    for outputs in ([prepared.output, twin], [stray]):
+        with pytest.raises(BadCommit):
+            prepared.commit(*outputs)
+    assert visible(prepared.place) == rows_of([BEFORE])
+    assert prepared.commit() == 2
+
+
+def test_commits_and_aborts_at_once_agree_on_one_outcome(new_root: Callable[[], str]) -> None:
+    """Processes race to end one query; every one of them, and every reader, tells the same end."""
+    ended: Counter[str] = Counter()
+    for _ in range(20):
+        prepared = Prepared(Place(new_root()))
+
+        def commit(meet: Work, prepared: Prepared = prepared) -> str:
+            meet()
+            try:
+                prepared.commit()
+            except Fenced:
+                return "fenced"
+            return "committed"
+
+        def abort(meet: Work, prepared: Prepared = prepared) -> str:
+            meet()
+            return prepared.end(Outcome.ABORTED).value
+
+        first, second, *aborts = at_once([commit, commit, abort, abort])
+        committed = "committed" in (first, second)
+        assert [first, second].count("committed") <= 1
+        assert aborts == (["COMMITTED"] * 2 if committed else ["ABORTED"] * 2)
+        assert visible(prepared.place) == rows_of([BEFORE, NEW] if committed else [BEFORE])
+        ended[aborts[0]] += 1
+    assert sum(ended.values()) == 20
+
+
+def test_a_crashed_commit_is_found_while_other_markers_come_and_go(tmp_path: Path) -> None:
+    """A marker that disappears while a reader lists them hides none of the others."""
+    place = Place(str(tmp_path / "exchange"))
+    assert run(lambda: crash_after_outcome(place)) is None
+    (crashed,) = committed_queries(store_at(place))
+    others = start(lambda: come_and_go(place))
+    try:
+        for _ in range(3000):
+            assert crashed in markers(store_at(place))
+        assert visible(place) == rows_of([NEW])
+    finally:
+        stop(others)
+
+
+def crash_after_outcome(place: Place) -> None:
+    point = CrashPoint(".outcome.json", "after")
+    write(place, NEW, store=CrashingStore(place.root, None, point))
+
+
+def come_and_go(place: Place) -> None:
+    store, others = store_at(place), [layout.pending(number) for number in range(1, 20)]
+    while True:
+        for path in others:
+            store.create_once(path, b"{}\n")
+        for path in others:
+            store.delete(path)

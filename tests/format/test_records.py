@@ -1,0 +1,178 @@
+"""Records read back as they were written; one that is damaged or from the future is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from arrow_strategies import kinds
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ffq_spark.errors import CorruptRecord, FutureFormat
+from ffq_spark.format.records import (
+    FORMAT_VERSION,
+    ExchangeRecord,
+    FormatRecord,
+    JsonRecord,
+    Outcome,
+    OutcomeRecord,
+    QueryId,
+    QueryRecord,
+    StepBody,
+    StepRecord,
+    runs,
+)
+
+BODY = StepBody(
+    query=5,
+    mode="append",
+    stage=0,
+    rows=1,
+    bytes=2,
+    parts=1,
+    registered=((0, 0, 1),),
+    manifest="_ffq/manifests/5.arrow",
+    manifest_bytes=3,
+    manifest_checksum=4,
+    committed_at_ms=6,
+)
+attempts = st.dictionaries(st.integers(0, 50), st.integers(1, 3), max_size=20)
+steps = st.tuples(st.integers(1, 1 << 40), st.integers(0, 9), st.from_type(StepBody)).map(
+    lambda found: StepRecord(
+        step=found[0] + found[1],
+        version=1,
+        base=found[0],
+        body=replace(found[2], mode="append" if found[1] else "replace"),
+    )
+)
+
+
+@st.composite
+def exchanges(draw: st.DrawFn) -> ExchangeRecord:
+    names = draw(st.lists(st.text(min_size=1), min_size=1, max_size=4, unique=True))
+    schema = pa.schema([(name, draw(kinds())) for name in names])
+    keys = names[: draw(st.integers(0, len(names)))]
+    hash = draw(st.sampled_from(["spark", "ffq"]))
+    return ExchangeRecord.of(schema, keys, draw(st.integers(1, 10_000)), hash, draw(st.text()))
+
+
+def instances(kind: type[JsonRecord]) -> st.SearchStrategy[JsonRecord]:
+    if kind is StepRecord:
+        return steps
+    return exchanges() if kind is ExchangeRecord else st.from_type(kind)
+
+
+KINDS = sorted(JsonRecord.__subclasses__(), key=lambda kind: kind.__name__)
+every_record = st.sampled_from(KINDS).flatmap(instances)
+
+
+@given(every_record)
+def test_every_record_reads_back_as_it_was(record: JsonRecord) -> None:
+    assert type(record).decode(record.encode(), "file") == record
+
+
+@given(every_record)
+def test_unknown_keys_are_ignored(record: JsonRecord) -> None:
+    document = json.loads(record.encode()) | {"later": {"a": 1}}
+    assert type(record).decode(json.dumps(document).encode(), "file") == record
+
+
+@given(every_record, st.data())
+def test_a_record_cut_anywhere_names_its_file(record: JsonRecord, data: Any) -> None:
+    text = record.encode().rstrip()
+    cut = data.draw(st.integers(0, len(text) - 1))
+    with pytest.raises(CorruptRecord) as caught:
+        type(record).decode(text[:cut], "the/file.json")
+    assert caught.value.path == "the/file.json"
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"3", b"null", b'"x"', b"\xff", b"{}"])
+def test_what_is_no_record_is_refused_with_its_file(kind: type[JsonRecord], data: bytes) -> None:
+    with pytest.raises(CorruptRecord) as caught:
+        kind.decode(data, "the/file.json")
+    assert "the/file.json" in str(caught.value)
+
+
+@given(every_record)
+def test_a_field_of_another_kind_never_travels_into_the_program(record: JsonRecord) -> None:
+    document = json.loads(record.encode())
+    for field in fields(record):
+        wrong: object = {"not": "this"} if document[field.name] is not None else 3
+        data = json.dumps(document | {field.name: wrong}).encode()
+        with pytest.raises(CorruptRecord, match="not a valid record"):
+            type(record).decode(data, "the/file.json")
+
+
+def test_a_step_begins_neither_before_the_first_nor_after_itself() -> None:
+    """And a step that is appended to others does not begin at itself, which would hide them."""
+    assert StepRecord.decode(StepRecord(1, 1, 1, BODY).encode(), "file").base == 1
+    for base in (-1, 0, 2, 3):
+        data = StepRecord(2, 1, base, BODY).encode()
+        with pytest.raises(CorruptRecord, match="cannot begin"):
+            StepRecord.decode(data, "file")
+
+
+def test_an_outcome_that_does_not_exist_is_refused() -> None:
+    record = OutcomeRecord(query=5, outcome=Outcome.COMMITTED, at_ms=1, nonce="n", step=BODY)
+    data = record.encode().replace(b"COMMITTED", b"COMITTED")
+    with pytest.raises(CorruptRecord, match="COMITTED"):
+        OutcomeRecord.decode(data, "file")
+
+
+@pytest.mark.parametrize("registered", [[[0, 1]], [["a", 1, 1]], [3], 3, [[0, 1, 1, 1]]])
+def test_registered_attempts_are_runs_of_three_numbers(registered: object) -> None:
+    document = json.loads(BODY.encode()) | {"registered": registered}
+    with pytest.raises(CorruptRecord):
+        StepBody.decode(json.dumps(document).encode(), "file")
+
+
+def test_an_arrow_schema_that_cannot_be_read_is_refused() -> None:
+    record = replace(ExchangeRecord.of(pa.schema([("k", pa.int64())]), [], 1), arrow_schema="AAAA")
+    with pytest.raises(CorruptRecord, match="Arrow schema"):
+        _ = record.schema
+
+
+@pytest.mark.parametrize("work", ["check_reader", "check_writer"])
+def test_a_future_format_is_refused(work: str) -> None:
+    now = FormatRecord("link")
+    getattr(now, work)("_ffq/format.json")
+    later = FORMAT_VERSION + 1
+    for future in (
+        replace(now, min_reader=later, min_writer=later),
+        replace(now, features=("deletion-vectors",)),
+    ):
+        with pytest.raises(FutureFormat) as caught:
+            getattr(FormatRecord.decode(future.encode(), "f"), work)("_ffq/format.json")
+        assert caught.value.path == "_ffq/format.json"
+
+
+def test_what_only_writers_must_know_does_not_stop_readers() -> None:
+    future = FormatRecord("link", format=FORMAT_VERSION + 1, min_writer=FORMAT_VERSION + 1)
+    future.check_reader("f")
+    with pytest.raises(FutureFormat, match="writing"):
+        future.check_writer("f")
+
+
+@given(attempts)
+def test_runs_name_the_same_attempts(found: dict[int, int]) -> None:
+    assert replace(BODY, registered=runs(found)).attempts == found
+
+
+def test_an_append_extends_the_version_and_a_replace_begins_one() -> None:
+    replacing = replace(BODY, mode="replace")
+    first = StepRecord.following(None, BODY)
+    second = StepRecord.following(first, BODY)
+    third = StepRecord.following(second, replacing)
+    fourth = StepRecord.following(third, BODY)
+    places = [(s.step, s.version, s.base) for s in (first, second, third, fourth)]
+    assert places == [(1, 1, 1), (2, 1, 1), (3, 2, 3), (4, 2, 3)]
+
+
+def test_a_querys_full_name_is_its_initiator_and_number() -> None:
+    record = QueryRecord(query=5, initiator="app", stage=0, mode="append", created_at_ms=1)
+    assert record.id == QueryId("app", 5)

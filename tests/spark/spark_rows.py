@@ -1,0 +1,71 @@
+"""Helpers for the Spark tests: write, read, and compare rows cell by cell."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SOURCE = "ffqshuffle"
+
+_STRICT = re.compile(r'"(nullable|containsNull|valueContainsNull)":false')
+
+
+def write(df: Any, root: str, mode: str = "append", **options: Any) -> None:
+    df.write.format(SOURCE).mode(mode).options(**options).save(root)
+
+
+def read(spark: Any, root: str, **options: Any) -> Any:
+    return spark.read.format(SOURCE).options(**options).load(root)
+
+
+def rows(df: Any) -> list[str]:
+    """All rows in an order of their own: equal lists mean equal multisets of rows.
+
+    As text NaN equals itself and -0.0 is not 0.0.
+    """
+    return sorted(repr(tuple(row)) for row in exact(df).collect())
+
+
+def exact(df: Any) -> Any:
+    """The frame with dates and times as numbers and text: Python's own end at the year 9999."""
+    return df.select(*(_exact(field.name, field.dataType) for field in df.schema.fields))
+
+
+def _exact(name: str, kind: Any) -> Any:
+    from pyspark.sql import functions as f
+
+    column = f.col(f"`{name.replace('`', '``')}`")
+    if kind.typeName() == "timestamp":
+        return f.unix_micros(column).alias(name)
+    if kind.typeName() == "date":
+        return f.unix_date(column).alias(name)
+    return column.cast("string").alias(name) if kind.typeName() == "timestamp_ntz" else column
+
+
+def loose_schema(df: Any) -> str:
+    """The schema with nulls allowed everywhere, types and metadata as they are."""
+    return _STRICT.sub(r'"\1":true', df.schema.json())
+
+
+def failure(call: Callable[[], Any]) -> str:
+    """The text of the error that a call must raise."""
+    with pytest.raises(Exception) as caught:
+        call()
+    return str(caught.value)
+
+
+def files(root: str, under: str = "") -> list[str]:
+    """Every file below a local root, relative to it."""
+    found = []
+    for directory, _, names in os.walk(Path(root, under)):
+        found += [os.path.relpath(os.path.join(directory, name), root) for name in names]
+    return sorted(found)
+
+
+def part_files(root: str) -> list[str]:
+    return [name for name in files(root, "shuffle") if name.endswith(".ipc")]

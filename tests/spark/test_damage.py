@@ -1,0 +1,200 @@
+"""Damaged storage is an error that names the file: no read succeeds with other or fewer rows."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from spark_rows import failure, part_files, read, rows, write
+
+pytestmark = pytest.mark.spark
+
+PAYLOADS = [("arrow", "none"), ("arrow", "lz4"), ("ffqs", "none"), ("ffqs", "zstd")]
+
+
+def frame(spark: Any) -> Any:
+    return spark.range(0, 2000, 1, 1).selectExpr("id", "id % 40 AS k", "HEX(id * 7919) AS s")
+
+
+@pytest.fixture(scope="module")
+def originals(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[Any, str]:
+    """An exchange of two parts in each payload."""
+    found = {}
+    for payload, compression in PAYLOADS:
+        root = str(tmp_path_factory.mktemp("original") / "exchange")
+        write(frame(spark), root, keys="k", partitions=2, payload=payload, compression=compression)
+        found[payload, compression] = root
+    return found
+
+
+@pytest.fixture(params=PAYLOADS, ids="-".join)
+def copy(request: pytest.FixtureRequest, originals: dict[Any, str], tmp_path: Path) -> Path:
+    target = tmp_path / "copy"
+    shutil.copytree(originals[request.param], target)
+    return target
+
+
+def part(root: Path) -> Path:
+    return root / part_files(str(root))[0]
+
+
+def assert_unreadable(spark: Any, root: Path, path: Path, code: str = "FFQ_CORRUPT_PART") -> None:
+    message = failure(read(spark, str(root)).collect)
+    assert code in message
+    assert str(path) in message
+
+
+def test_a_copy_reads_as_the_original(spark: Any, copy: Path) -> None:
+    """Exchanges have no absolute paths inside; and the tests below damage what was readable."""
+    assert rows(read(spark, str(copy))) == rows(frame(spark))
+    assert len(part_files(str(copy))) == 2
+
+
+def test_a_missing_part_is_an_error(spark: Any, copy: Path) -> None:
+    path = part(copy)
+    path.unlink()
+    assert_unreadable(spark, copy, path)
+    # Counting needs no values, but a part that is gone must not count as empty either.
+    assert "FFQ_CORRUPT_PART" in failure(read(spark, str(copy)).count)
+
+
+def batch_ends(data: bytes) -> list[int]:
+    """Where an Arrow stream could end after some of its batches, without looking cut."""
+    import pyarrow as pa
+
+    source = pa.BufferReader(data)
+    reader = pa.ipc.MessageReader.open_stream(source)
+    ends = []
+    for message in iter(lambda: _next(reader), None):
+        ends.append(source.tell())
+        assert message.type in ("schema", "record batch")
+    return ends
+
+
+def _next(reader: Any) -> Any:
+    try:
+        return reader.read_next_message()
+    except StopIteration:
+        return None
+
+
+def cuts(data: bytes) -> list[int]:
+    """Lengths to cut a part to: nothing, inside its head, between its batches, near its end."""
+    if data[:4] == b"FFQS":
+        first_frame = 24 + int.from_bytes(data[16:24], "little")
+        assert first_frame < len(data)
+        return [0, 10, first_frame, len(data) - 1]
+    ends = batch_ends(data)
+    assert len(ends) > 2
+    return [0, ends[0], ends[1], len(data) - 1]
+
+
+@pytest.mark.parametrize("payload", ["arrow", "ffqs"])
+def test_a_cut_part_is_an_error_wherever_it_is_cut(spark: Any, root: str, payload: str) -> None:
+    """Also between two Arrow batches or frames, where the rest is a valid part."""
+    # Parts have batches of 16 MiB, so a second one needs this much.
+    large = spark.range(0, 20, 1, 1).selectExpr("id", "REPEAT('x', 1000000) AS s")
+    write(large, root, partitions=1, payload=payload)
+    path = part(Path(root))
+    data = path.read_bytes()
+    for length in cuts(data):
+        path.write_bytes(data[:length])
+        assert_unreadable(spark, Path(root), path)
+        assert "FFQ_CORRUPT_PART" in failure(read(spark, root, verify="counts").collect)
+    path.write_bytes(data + b"\x00")
+    assert_unreadable(spark, Path(root), path)
+    path.write_bytes(data)
+    assert read(spark, root).count() == 20
+
+
+def test_a_flipped_bit_is_an_error_wherever_it_is(spark: Any, copy: Path) -> None:
+    path = part(copy)
+    data = path.read_bytes()
+    for share in (0.0, 0.5, 0.999):
+        flipped = bytearray(data)
+        flipped[int(share * len(data))] ^= 0x10
+        path.write_bytes(flipped)
+        assert_unreadable(spark, copy, path)
+
+
+def test_parts_that_changed_places_are_an_error(spark: Any, copy: Path) -> None:
+    """Both files are valid parts of this exchange, each of the other partition."""
+    one, other = (copy / name for name in part_files(str(copy)))
+    data = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(data)
+    message = failure(read(spark, str(copy)).collect)
+    assert "FFQ_CORRUPT_PART" in message
+
+
+def flip_in_the_middle(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0x10
+    path.write_bytes(data)
+
+
+def cut_in_half(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+DAMAGE: dict[str, Callable[[Path], None]] = {
+    "flipped": flip_in_the_middle,
+    "cut": cut_in_half,
+    "empty": empty,
+    "missing": Path.unlink,
+}
+
+
+@pytest.fixture
+def plain(originals: dict[Any, str], tmp_path: Path) -> Path:
+    target = tmp_path / "copy"
+    shutil.copytree(originals["arrow", "none"], target)
+    return target
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_manifest_is_an_error(spark: Any, plain: Path, damage: str) -> None:
+    """Without it nobody knows how many rows there are."""
+    (path,) = (plain / "_ffq/manifests").iterdir()
+    DAMAGE[damage](path)
+    assert_unreadable(spark, plain, path, "FFQ_CORRUPT_RECORD")
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty"])
+@pytest.mark.parametrize("record", ["format.json", "exchange.json", "steps/*.json"])
+def test_a_damaged_record_is_an_error(spark: Any, plain: Path, record: str, damage: str) -> None:
+    (path,) = (plain / "_ffq").glob(record)
+    DAMAGE[damage](path)
+    message = failure(lambda: read(spark, str(plain)).collect())
+    assert "FFQ_CORRUPT_RECORD" in message
+    assert str(path) in message
+
+
+def test_a_hole_in_the_log_is_an_error(spark: Any, plain: Path) -> None:
+    """A log that lost a step in its middle does not read as a shorter one."""
+    for _ in range(2):
+        write(frame(spark).limit(5), str(plain))
+    path = sorted((plain / "_ffq/steps").iterdir())[1]
+    path.unlink()
+    message = failure(lambda: read(spark, str(plain)).collect())
+    assert "FFQ_" in message
+    assert str(path) in message
+
+
+def test_a_step_whose_counts_were_edited_is_an_error(spark: Any, plain: Path) -> None:
+    """The step remembers its manifest's checksum, so neither can be exchanged alone."""
+    (path,) = (plain / "_ffq/steps").iterdir()
+    record = json.loads(path.read_text())
+    record["body"]["manifest_checksum"] ^= 1
+    path.write_text(json.dumps(record))
+    (manifest,) = (plain / "_ffq/manifests").iterdir()
+    assert_unreadable(spark, plain, manifest, "FFQ_CORRUPT_RECORD")

@@ -1,0 +1,249 @@
+"""Filters only ever leave unread what cannot match, and plans look at records alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from spark_rows import failure, part_files, read, rows, write
+
+from ffq_spark import Exchange
+
+pytestmark = pytest.mark.spark
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+FILTERS = {
+    "equality of an integer": "k = 5",
+    "equality of another integer type": "k = 5L AND s = 5",
+    "equality with nothing": "k = 1000",
+    "equality that is null": "k = NULL",
+    "null-safe equality": "k <=> 5",
+    "null-safe equality with null": "k <=> NULL",
+    "is null": "k IS NULL",
+    "is not null": "k IS NOT NULL",
+    "in": "k IN (1, 5, 9)",
+    "in, with null": "k IN (1, NULL)",
+    "in, of many": f"k IN ({', '.join(str(i) for i in range(0, 200, 3))})",
+    "not in": "k NOT IN (1, 5, 9)",
+    "unequal": "k != 5",
+    "ranges": "k > 3 AND k <= 9 AND v >= 10 AND v < 500",
+    "empty range": "k > 9 AND k < 3",
+    "between": "v BETWEEN 100 AND 110",
+    "or of two columns": "k = 5 OR v = 17",
+    "or of one column": "k = 5 OR k = 6",
+    "or with null": "k = 5 OR k IS NULL",
+    "not": "NOT (k = 5 OR v > 100)",
+    "and of contradictions": "k = 5 AND k = 6",
+    "and of overlapping lists": "k IN (1, 5) AND k IN (5, 9)",
+    "nested and, or, not": "(k = 5 AND v > 50) OR NOT (v < 590 OR name IS NULL)",
+    "string": "name = 'name 5'",
+    "string with odd letters": "name = 'näme 😀'",
+    "string prefix": "name LIKE 'name 1%'",
+    "string range": "name > 'name 5' AND name <= 'name 7'",
+    "double": "d = 2.5",
+    "double zero": "d = 0.0",
+    "double negative zero": "d = -0.0D",
+    "double NaN": "d = DOUBLE('NaN')",
+    "double above NaN": "d >= DOUBLE('NaN')",
+    "double below NaN": "d < DOUBLE('NaN')",
+    "double range holds NaN": "d > 100",
+    "double infinity": "d >= DOUBLE('Infinity')",
+    "float": "f = 0.1F",
+    "float against a double": "f = 0.1D",
+    "decimal": "m = 5.50BD",
+    "decimal of another scale": "m = 5.5BD",
+    "decimal out of range": "m < 123456789012.345BD",
+    "integer out of range": "s < 100000",
+    "date": "day = DATE'2020-01-06'",
+    "date range": "day > DATE'2020-03-01'",
+    "date against text": "day = '2020-01-06'",
+    "timestamp": "t = TIMESTAMP'2020-01-01 05:00:00'",
+    "timestamp range": "t < TIMESTAMP'2020-01-01 05:00:00'",
+    "timestamp without zone": "n = TIMESTAMP_NTZ'2020-01-01 05:00:00'",
+    "binary": "b = X'05'",
+    "boolean": "o",
+    "boolean equality": "o = false",
+    "interval": "i = INTERVAL '5' DAY",
+    "interval range": "i > INTERVAL '190' DAY",
+    "inside a struct": "p.x = 5",
+    "two keys": "k = 5 AND name = 'name 5'",
+    "constant": "1 = 0",
+}
+
+COLUMNS = [
+    "CAST(IF(id % 10 = 0, NULL, id % 200) AS INT) AS k",
+    "id AS v",
+    "CAST(id AS SMALLINT) AS s",
+    "CASE id % 10 WHEN 0 THEN NULL WHEN 1 THEN 'näme 😀' ELSE CONCAT('name ', id % 200) END "
+    "AS name",
+    "CASE id % 10 WHEN 0 THEN NULL WHEN 1 THEN DOUBLE('NaN') WHEN 2 THEN -0.0D WHEN 3 THEN 0.0D "
+    "WHEN 4 THEN DOUBLE('Infinity') ELSE id / 2 END AS d",
+    "CAST(id / 10 AS FLOAT) AS f",
+    "CAST(id + 0.5 AS DECIMAL(10, 2)) AS m",
+    "DATE_ADD(DATE'2020-01-01', CAST(id AS INT)) AS day",
+    "TIMESTAMP'2020-01-01 00:00:00' + MAKE_DT_INTERVAL(0, id) AS t",
+    "TIMESTAMP_NTZ'2020-01-01 00:00:00' + MAKE_DT_INTERVAL(0, id) AS n",
+    "UNHEX(LPAD(HEX(id % 256), 2, '0')) AS b",
+    "id % 3 = 0 AS o",
+    "CAST(MAKE_DT_INTERVAL(id) AS INTERVAL DAY) AS i",
+    "NAMED_STRUCT('x', id % 50) AS p",
+]
+# Each is a single key once, so that equality on it chooses partitions.
+KEYS = ["k", "name", "d", "f", "m", "day", "t", "n", "b", "i", "k,name"]
+
+
+@pytest.fixture(scope="module")
+def frame(spark: Any) -> Any:
+    return spark.range(0, 600, 1, 3).selectExpr(*COLUMNS)
+
+
+@pytest.fixture(scope="module")
+def expected(frame: Any) -> dict[str, list[int]]:
+    """For each filter the numbers of its rows, from Spark's evaluation of it as a column."""
+    conditions = [f"{condition} AS `{name}`" for name, condition in FILTERS.items()]
+    found = frame.selectExpr("v AS `row`", *conditions).collect()
+    return {name: sorted(row["row"] for row in found if row[name]) for name in FILTERS}
+
+
+@pytest.fixture(scope="module")
+def roots(frame: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The same rows by every key, with statistics of every column that can have them."""
+    found = {}
+    for key in KEYS:
+        found[key] = str(tmp_path_factory.mktemp("exchange") / "root")
+        write(frame, found[key], keys=key, partitions=16, statistics="all")
+    return found
+
+
+def numbers(df: Any) -> list[int]:
+    return sorted(row.v for row in df.select("v").collect())
+
+
+@pytest.fixture
+def no_pushdown(spark: Any) -> Iterator[None]:
+    spark.conf.set(PUSHDOWN, "false")
+    yield
+    spark.conf.set(PUSHDOWN, "true")
+
+
+def relevant(condition: str, key: str) -> bool:
+    """Whether a filter can choose partitions by a key; the first key gets all filters."""
+    return key == KEYS[0] or any(f"{column} " in f"{condition} " for column in key.split(","))
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_filtered_reads_give_the_rows_that_meet_the_filter(
+    spark: Any, expected: dict[str, list[int]], roots: dict[str, str], key: str
+) -> None:
+    """Equality, lists, ranges, nulls, NaN, of every type, joined by AND, OR and NOT."""
+    assert spark.conf.get(PUSHDOWN) == "true"
+    for name, condition in FILTERS.items():
+        if relevant(condition, key):
+            assert numbers(read(spark, roots[key]).where(condition)) == expected[name], name
+
+
+def test_without_push_down_filters_give_the_same_rows(
+    spark: Any, expected: dict[str, list[int]], roots: dict[str, str], no_pushdown: None
+) -> None:
+    for name in ("in", "is null", "ranges", "or of two columns", "string", "two keys"):
+        assert numbers(read(spark, roots["k"]).where(FILTERS[name])) == expected[name], name
+    assert numbers(read(spark, roots["k,name"])) == list(range(600))
+
+
+def test_a_filter_does_not_outlive_its_query(
+    spark: Any, expected: dict[str, list[int]], roots: dict[str, str]
+) -> None:
+    """One frame filtered in several ways, one after the other: each query stands alone."""
+    exchange = read(spark, roots["k"])
+    for name in ("equality of an integer", "between", "or of two columns", "string prefix"):
+        assert numbers(exchange.where(FILTERS[name])) == expected[name], name
+        assert numbers(exchange) == list(range(600)), f"after {name}"
+
+
+def test_scans_of_one_frame_keep_their_own_filters(spark: Any, roots: dict[str, str]) -> None:
+    """Two filters on one frame inside one query, and one filter beside none."""
+    exchange = read(spark, roots["k"])
+    low, high = exchange.where("v < 10"), exchange.where("v >= 590")
+    assert numbers(low.union(high)) == [*range(10), *range(590, 600)]
+    assert numbers(low.union(exchange)) == sorted([*range(10), *range(600)])
+    assert low.join(exchange, "v").count() == 10
+    assert low.crossJoin(high.selectExpr("v AS w")).count() == 100
+
+
+def keep_only(root: str, partition: int) -> None:
+    """Delete the parts of all other partitions."""
+    for name in part_files(root):
+        if not name.endswith(f"/part-{partition}.ipc"):
+            Path(root, name).unlink()
+
+
+def test_equality_on_the_key_opens_one_partition_only(spark: Any, frame: Any, root: str) -> None:
+    """With all other parts gone the filtered read succeeds, and the whole one does not."""
+    write(frame, root, keys="k", partitions=16, statistics="none")
+    partition = frame.selectExpr("PMOD(HASH(5), 16) AS p").first().p
+    keep_only(root, partition)
+    for condition in ("k = 5", "k <=> 5", "k IN (5)", "k = 5 AND v > 3"):
+        found = read(spark, root).where(condition)
+        assert rows(found) == rows(frame.where(condition))
+        assert found.count() == 3
+    for condition in ("k = 5 OR v = 17", "k > 5", "TRUE"):
+        message = failure(read(spark, root).where(condition).collect)
+        assert "FFQ_CORRUPT_PART" in message
+        assert root in message
+
+
+def test_null_keys_are_looked_for_in_their_own_partition(spark: Any, frame: Any, root: str) -> None:
+    write(frame, root, keys="k", partitions=16, statistics="none")
+    keep_only(root, frame.selectExpr("PMOD(HASH(CAST(NULL AS INT)), 16) AS p").first().p)
+    assert rows(read(spark, root).where("k IS NULL")) == rows(frame.where("k IS NULL"))
+
+
+def test_ranges_leave_parts_unread_by_their_statistics(spark: Any, root: str) -> None:
+    """Two map tasks with disjoint values: a filter on one's needs nothing of the other's."""
+    df = spark.range(0, 200, 1, 2).selectExpr("id % 7 AS k", "id AS v")
+    write(df, root, keys="k", partitions=4)
+    for part in Exchange(root).parts().to_pylist():
+        if part["map_task"] == 0:
+            Path(root, part["file"]).unlink()
+    assert rows(read(spark, root).where("v >= 150")) == rows(df.where("v >= 150"))
+    assert "FFQ_CORRUPT_PART" in failure(read(spark, root).where("v >= 50").collect)
+
+
+def counting_source(log: str) -> type:
+    """The source, with every listing written down; a local class travels to Spark's workers."""
+    from ffq_spark.spark.source import FfqShuffleSource
+    from ffq_spark.store import Store
+
+    class CountingStore(Store):
+        def list(self, path: str) -> Any:
+            with open(log, "a") as file:
+                file.write(path + "\n")
+            return super().list(path)
+
+    class CountingSource(FfqShuffleSource):
+        @classmethod
+        def name(cls) -> str:
+            return "ffqcounting"
+
+        def store(self, *, unsafe_commit: bool = False) -> Store:
+            return CountingStore(dict(self.options)["path"], {}, unsafe_commit=unsafe_commit)
+
+    return CountingSource
+
+
+def test_reads_are_planned_without_listing_data(
+    spark: Any, roots: dict[str, str], tmp_path: Path
+) -> None:
+    """Only records are listed, however many parts there are."""
+    log = tmp_path / "listings"
+    spark.dataSource.register(counting_source(str(log)))
+    found = spark.read.format("ffqcounting").load(roots["k"])
+    assert numbers(found) == list(range(600))
+    found = spark.read.format("ffqcounting").load(roots["k"])
+    assert numbers(found.where("k = 5")) == [5, 205, 405]
+    listed = log.read_text().split()
+    assert "_ffq/steps" in listed
+    assert [path for path in listed if path.startswith("shuffle")] == []

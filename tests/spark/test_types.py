@@ -1,0 +1,287 @@
+"""Every type a Spark column can have comes back as it was written, or is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from spark_rows import failure, files, loose_schema, read, rows, write
+
+from ffq_spark import Exchange
+
+pytestmark = pytest.mark.spark
+
+POINT = "X'0101000000000000000000F03F0000000000000040'"
+DEEP_ARRAY = "ARRAY(ARRAY(ARRAY(1, NULL), NULL, ARRAY()), NULL)"
+DEEP_STRUCT = "NAMED_STRUCT('a', NAMED_STRUCT('b', NAMED_STRUCT('c', 1, 'd', 'x')))"
+DEEP_STRUCT_NULL = "NAMED_STRUCT('a', NAMED_STRUCT('b', CAST(NULL AS STRUCT<c: INT, d: STRING>)))"
+MIXED = "MAP('k', ARRAY(NAMED_STRUCT('x', 1, 'y', MAP(1, 'one', 2, NULL)), NULL))"
+
+# For each type, SQL expressions of its values; a null row is always added.
+TYPES: dict[str, list[str]] = {
+    "boolean": ["true", "false"],
+    "tinyint": ["-128Y", "127Y"],
+    "smallint": ["-32768S", "32767S"],
+    "int": ["-2147483648", "2147483647"],
+    "bigint": ["-9223372036854775808L", "9223372036854775807L"],
+    "float": ["FLOAT('-0.0')", "FLOAT('NaN')", "FLOAT('-Infinity')", "1.4E-45F"],
+    "double": ["DOUBLE('-0.0')", "DOUBLE('NaN')", "DOUBLE('Infinity')", "4.9E-324D"],
+    "decimal(10,2)": ["99999999.99BD", "CAST(-0.01 AS DECIMAL(10, 2))"],
+    "decimal(38,18)": ["CAST('99999999999999999999.999999999999999999' AS DECIMAL(38, 18))"],
+    "decimal(38,0)": ["-99999999999999999999999999999999999999BD"],
+    "string": ["''", "'日本語 😀'", "REPEAT('long ', 2000)"],
+    "string collate UTF8_LCASE": ["'aB' COLLATE UTF8_LCASE"],
+    "binary": ["X''", "X'00FF'"],
+    "date": ["DATE'-5000-01-01'", "DATE'0001-01-01'", "DATE'9999-12-31'", "DATE'+99999-01-01'"],
+    "timestamp": [
+        "TIMESTAMP_MICROS(-9223372036854775808)",
+        "TIMESTAMP_MICROS(9223372036854775807)",
+        "TIMESTAMP'1582-10-10 00:00:00'",
+        "TIMESTAMP'2024-11-03 01:30:00 America/New_York'",
+    ],
+    "timestamp_ntz": [
+        "TIMESTAMP_NTZ'0001-01-01 00:00:00'",
+        "TIMESTAMP_NTZ'9999-12-31 23:59:59.999999'",
+        "TIMESTAMP_NTZ'+294247-01-10 04:00:54.775807'",
+    ],
+    "time(6)": ["TIME'00:00:00'", "TIME'23:59:59.999999'"],
+    "interval day to second": [
+        "INTERVAL '106751991 04:00:54.775807' DAY TO SECOND",
+        "INTERVAL '-106751991 04:00:54.775808' DAY TO SECOND",
+    ],
+    "interval day": ["INTERVAL '3' DAY"],
+    "interval hour to minute": ["INTERVAL '-1:30' HOUR TO MINUTE"],
+    "void": ["NULL"],
+    "variant": ['PARSE_JSON(\'{"a": [1, null, "x"]}\')', "PARSE_JSON('null')"],
+    "geometry(0)": [f"ST_GEOMFROMWKB({POINT})"],
+    "geography(4326)": [f"ST_GEOGFROMWKB({POINT})"],
+    "array<int>": ["ARRAY(1, NULL, 3)", "CAST(ARRAY() AS ARRAY<INT>)"],
+    "array<void>": ["ARRAY()", "ARRAY(NULL)"],
+    "array<variant>": ["ARRAY(PARSE_JSON('1'), NULL)"],
+    "array<array<array<int>>>": [DEEP_ARRAY, "CAST(ARRAY() AS ARRAY<ARRAY<ARRAY<INT>>>)"],
+    "struct<>": ["NAMED_STRUCT()"],
+    "struct<a:int,b:struct<>>": ["NAMED_STRUCT('a', 1, 'b', NAMED_STRUCT())"],
+    "struct<a:struct<b:struct<c:int,d:string>>>": [DEEP_STRUCT, DEEP_STRUCT_NULL],
+    "struct<t:timestamp,n:timestamp_ntz>": [
+        "NAMED_STRUCT('t', TIMESTAMP_MICROS(1), 'n', TIMESTAMP_NTZ'2000-01-01 00:00:00')"
+    ],
+    "map<string,int>": ["MAP('a', 1, 'b', NULL)", "CAST(MAP() AS MAP<STRING, INT>)"],
+    "map<int,map<int,map<int,int>>>": ["MAP(1, MAP(2, MAP(3, 4, 5, NULL), 6, NULL))"],
+    "map<struct<a:int>,array<date>>": ["MAP(NAMED_STRUCT('a', 1), ARRAY(DATE'2000-01-01'))"],
+    "map<string,array<struct<x:int,y:map<int,string>>>>": [MIXED, "MAP('k', NULL)"],
+}
+
+
+def column(spark: Any, kind: str) -> Any:
+    """A row number and a column `v` of the type, its values twice and nulls between."""
+    listed = [value for value in TYPES[kind] for _ in range(2)] + ["NULL"] * 2
+    lines = ", ".join(f"({i}, {value})" for i, value in enumerate(listed))
+    return spark.sql(f"SELECT * FROM VALUES {lines} AS t(id, v)")
+
+
+@contextmanager
+def conf(spark: Any, name: str, value: str) -> Iterator[None]:
+    before = spark.conf.get(name)
+    spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        spark.conf.set(name, before)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def time_type(spark: Any) -> None:
+    spark.conf.set("spark.sql.timeType.enabled", "true")
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_a_column_comes_back_as_it_was_written(spark: Any, root: str, kind: str) -> None:
+    """Same type, same values, same nulls; also when the column is read alone."""
+    df = column(spark, kind)
+    assert df.schema["v"].dataType.simpleString() == kind
+    write(df, root, keys="id", partitions=4)
+    found = read(spark, root)
+    assert loose_schema(found) == loose_schema(df)
+    assert rows(found) == rows(df)
+    assert rows(read(spark, root, columns="v")) == rows(df.select("v"))
+    assert Exchange(root).verify().ok
+
+
+@pytest.mark.parametrize("read_zone", ["UTC", "Asia/Kolkata"])
+def test_timestamps_are_instants_in_any_session_time_zone(
+    spark: Any, root: str, read_zone: str
+) -> None:
+    """Written in New York, also in the hour that occurs twice, and read elsewhere."""
+    zone = "spark.sql.session.timeZone"
+    hours = "EXPLODE(SEQUENCE(0, 30)) AS h"
+    with conf(spark, zone, "America/New_York"):
+        df = spark.sql(f"SELECT {hours}").selectExpr(
+            "h",
+            "TIMESTAMP'2024-11-02 20:00:00' + MAKE_DT_INTERVAL(0, h) AS t",
+            "TIMESTAMP_NTZ'2024-11-02 20:00:00' + MAKE_DT_INTERVAL(0, h) AS n",
+        )
+        write(df, root, keys="t", partitions=4)
+        wanted = df.selectExpr("h", "UNIX_MICROS(t)", "CAST(n AS STRING)").collect()
+    with conf(spark, zone, read_zone):
+        found = read(spark, root)
+        moments = found.selectExpr("h", "UNIX_MICROS(t)", "CAST(n AS STRING)")
+        assert sorted(moments.collect()) == sorted(wanted)
+        # A literal has the session's zone, so it only matches if the instants are right.
+        assert found.where("t = TIMESTAMP'2024-11-03 05:30:00 UTC' - INTERVAL 30 MINUTE").count()
+
+
+@pytest.mark.parametrize("writing", ["true", "false"])
+@pytest.mark.parametrize("reading", ["true", "false"])
+def test_large_and_small_arrow_types_hold_the_same_rows(
+    spark: Any, root: str, writing: str, reading: str
+) -> None:
+    """`useLargeVarTypes` is a matter of the session, not of the exchange."""
+    large = "spark.sql.execution.arrow.useLargeVarTypes"
+    df = spark.sql(
+        "SELECT id, CAST(id AS STRING) AS s, CAST(CAST(id AS STRING) AS BINARY) AS b, "
+        "'aB' COLLATE UTF8_LCASE AS c, ARRAY('x', NULL) AS a, MAP('k', 'v') AS m, "
+        "PARSE_JSON('[1]') AS j, NAMED_STRUCT('s', ARRAY('t')) AS n FROM RANGE(50)"
+    )
+    with conf(spark, large, writing):
+        write(df, root, keys="s,b", partitions=4)
+        write(df, root)
+    with conf(spark, large, reading):
+        found = read(spark, root)
+        assert loose_schema(found) == loose_schema(df)
+        assert rows(found) == rows(df.union(df))
+        assert found.where("s = '7'").count() == 2
+
+
+def test_char_and_varchar_columns_of_a_table_keep_their_declared_type(
+    spark: Any, root: str, tmp_path: Any
+) -> None:
+    """Spark keeps them as strings with the length in the column's metadata."""
+    spark.sql("SELECT 1 AS id, 'ab   ' AS c, 'cd' AS v").write.parquet(str(tmp_path / "chars"))
+    spark.sql(
+        "CREATE OR REPLACE TEMPORARY VIEW chars (id INT, c CHAR(5), v VARCHAR(5)) USING parquet "
+        f"OPTIONS (path '{tmp_path / 'chars'}')"
+    )
+    df = spark.table("chars")
+    assert "char(5)" in df.schema.json()
+    write(df, root, keys="c", partitions=4)
+    found = read(spark, root)
+    assert loose_schema(found) == loose_schema(df)
+    assert rows(found) == rows(df)
+
+
+@pytest.mark.parametrize("kind", ["char(5)", "varchar(5)"])
+def test_preserved_char_and_varchar_types_are_refused_by_name(
+    spark: Any, root: str, kind: str
+) -> None:
+    """With `preserveCharVarcharTypeInfo` they are own types, and PySpark has no Arrow for them."""
+    with conf(spark, "spark.sql.preserveCharVarcharTypeInfo", "true"):
+        df = spark.sql(f"SELECT 1 AS id, CAST('ab' AS {kind}) AS bad")
+        message = failure(lambda: write(df, root, keys="id", partitions=4))
+        assert "FFQ_UNSUPPORTED_TYPE" in message
+        assert f"column 'bad' of type {kind}" in message
+        assert files(root) == []
+        as_string = df.selectExpr("id", "CAST(bad AS STRING) AS good")
+        write(as_string, root, keys="id", partitions=4)
+        assert rows(read(spark, root)) == rows(as_string)
+
+
+def test_metadata_and_unusual_names_of_columns_are_kept(spark: Any, root: str) -> None:
+    """Spaces, dots, commas, other scripts, and what a user noted on a column."""
+    names = ["a b", "c.d", "日本", "x`y", "p,q", "UPPER"]
+    df = spark.range(20).selectExpr(*(f"id + {i} AS `{n.replace('`', '``')}`"
+                                      for i, n in enumerate(names)))  # fmt: skip
+    df = df.withMetadata("a b", {"comment": "why", "nested": {"n": 1}})
+    write(df, root, keys="c.d,日本", partitions=4, sortBy="a b")
+    found = read(spark, root)
+    assert loose_schema(found) == loose_schema(df)
+    assert rows(found) == rows(df)
+    assert rows(found.where("`c.d` = 5 AND `日本` = 6")) == rows(df.where("`c.d` = 5"))
+
+
+def test_user_defined_types_come_back_as_their_own_objects(spark: Any, root: str) -> None:
+    """One with a Scala class (the vectors of Spark ML) and one of Python alone."""
+    from pyspark.ml.linalg import Vectors
+    from pyspark.testing.objects import PythonOnlyPoint
+
+    df = spark.createDataFrame(
+        [
+            (1, Vectors.dense([1.0, 2.0]), PythonOnlyPoint(1.0, 2.0)),
+            (2, Vectors.sparse(4, [1], [2.0]), PythonOnlyPoint(3.0, 4.0)),
+            (3, None, None),
+        ],
+        ["id", "vector", "point"],
+    )
+    write(df, root, keys="id", partitions=4)
+    found = read(spark, root)
+    assert loose_schema(found) == loose_schema(df)
+    assert rows(found) == rows(df)
+
+
+def test_a_user_defined_type_that_cannot_be_read_again_is_refused(spark: Any, root: str) -> None:
+    """This one says it lives in a module that has no such class."""
+    from pyspark.testing.objects import ExamplePoint
+
+    df = spark.createDataFrame([(1, ExamplePoint(1.0, 2.0))], ["id", "bad"])
+    message = failure(lambda: write(df, root, keys="id", partitions=4))
+    assert "FFQ_UNSUPPORTED_TYPE" in message
+    assert "bad" in message
+    assert files(root) == []
+
+
+MONTHS = "INTERVAL '1-2' YEAR TO MONTH"
+NO_ARROW_FORM = {
+    "interval year to month": MONTHS,
+    "array<interval year to month>": f"ARRAY({MONTHS})",
+    "map<int,interval year to month>": f"MAP(1, {MONTHS})",
+    "struct<a:struct<b:interval year to month>>": (
+        f"NAMED_STRUCT('a', NAMED_STRUCT('b', {MONTHS}))"
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", NO_ARROW_FORM)
+def test_types_without_an_arrow_form_are_refused_by_name(spark: Any, root: str, kind: str) -> None:
+    """The error names column and type, and nothing was written."""
+    df = spark.sql(f"SELECT 1 AS id, {NO_ARROW_FORM[kind]} AS bad")
+    message = failure(lambda: write(df, root, keys="id", partitions=4))
+    assert "FFQ_UNSUPPORTED_TYPE" in message
+    assert f"column 'bad' of type {kind}" in message
+    assert files(root) == []
+
+
+def test_calendar_intervals_are_refused(spark: Any, root: str) -> None:
+    """Spark itself refuses them for every source; ours would by name."""
+    from pyspark.sql.types import CalendarIntervalType, StructType
+
+    from ffq_spark.errors import UnsupportedType
+    from ffq_spark.spark.types import exchange_schema
+
+    df = spark.sql("SELECT 1 AS id, MAKE_INTERVAL(1, 2, 3) AS bad")
+    assert '"INTERVAL" type' in failure(lambda: write(df, root, keys="id", partitions=4))
+    assert files(root) == []
+    with pytest.raises(UnsupportedType, match="column 'bad' of type interval"):
+        exchange_schema(StructType().add("bad", CalendarIntervalType()), [])
+
+
+@pytest.mark.parametrize("source_partitions", [0, 1, 2])
+def test_an_empty_frame_is_a_step_with_columns_and_no_parts(
+    spark: Any, root: str, source_partitions: int
+) -> None:
+    """Also where Spark has no partition to run a task for; later appends see the same columns."""
+    schema = "id BIGINT, s STRING, a ARRAY<INT>"
+    empty = spark.sparkContext.emptyRDD()
+    if source_partitions:
+        empty = spark.sparkContext.parallelize([], source_partitions)
+    df = spark.createDataFrame(empty, schema)
+    assert df.rdd.getNumPartitions() == source_partitions
+    write(df, root, keys="id", partitions=4)
+    (step,) = Exchange(root).steps()
+    assert (step.body.rows, step.body.parts) == (0, 0)
+    found = read(spark, root)
+    assert found.schema.simpleString() == "struct<id:bigint,s:string,a:array<int>>"
+    assert found.collect() == []
+    more = spark.range(5).selectExpr("id", "'' AS s", "ARRAY(1) AS a")
+    write(more, root)
+    assert rows(read(spark, root)) == rows(more)

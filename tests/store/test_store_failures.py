@@ -1,0 +1,143 @@
+"""A store that fails names the file and keeps its secrets; an unsafe one is refused."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ffq_spark.errors import BadOption, StoreFailed, StoreUnsafe
+from ffq_spark.exchange.exchange import Exchange
+from ffq_spark.store import Store
+from ffq_spark.store import store as store_module
+from ffq_spark.store.local import LocalBackend
+
+WRONG = "a-wrong-secret-0123456789"
+
+VERBS: dict[str, Callable[[Store], Any]] = {
+    "read": lambda store: store.read("d/file"),
+    "read_range": lambda store: store.read_range("d/file", 1, 2),
+    "create_once": lambda store: store.create_once("d/file", b"x"),
+    "write": lambda store: store.write("d/file", [b"x"]),
+    "list": lambda store: store.list("d/file"),
+    "delete": lambda store: store.delete("d/file"),
+    "walk": lambda store: store.walk("d/file"),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_refused_request_names_the_file_and_keeps_the_secret(verb: str, s3: Any) -> None:
+    store = Store(f"s3://{s3.bucket}/x", {**s3.storage_options, "secret": WRONG})
+    with pytest.raises(StoreFailed) as caught:
+        VERBS[verb](store)
+    assert caught.value.path == f"s3://{s3.bucket}/x/d/file"
+    told = "".join(traceback.format_exception(caught.value)) + repr(caught.value) + repr(store)
+    assert WRONG not in told and s3.secret not in told
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_server_that_is_not_there_is_a_store_that_failed(verb: str) -> None:
+    options = {
+        "key": "k",
+        "secret": WRONG,
+        "endpoint_url": "http://127.0.0.1:1",
+        "config_kwargs": {"retries": {"max_attempts": 1}, "connect_timeout": 1},
+    }
+    with pytest.raises(StoreFailed, match="s3://bucket/x/d/file") as caught:
+        VERBS[verb](Store("s3://bucket/x", options))
+    assert WRONG not in str(caught.value)
+
+
+@pytest.mark.parametrize("verb", ["read", "create_once", "write"])
+def test_a_directory_in_the_place_of_a_file_is_a_store_that_failed(
+    verb: str, tmp_path: Path
+) -> None:
+    (tmp_path / "d" / "file").mkdir(parents=True)
+    if verb == "create_once":
+        (tmp_path / "d" / "file").rmdir()
+        (tmp_path / "d").rmdir()
+        (tmp_path / "d").write_bytes(b"a file")
+    with pytest.raises(StoreFailed, match=str(tmp_path / "d" / "file")):
+        VERBS[verb](Store(str(tmp_path)))
+
+
+# --- stores that cannot create once -----------------------------------------------------------
+
+
+class IgnorantBackend(LocalBackend):
+    """Accepts the condition of a create-once write and ignores it, as some servers do."""
+
+    create_once = "conditional-put"
+
+    def create(self, path: str, data: bytes) -> None:
+        self.write(path, [memoryview(data)])
+
+
+class IncapableBackend(LocalBackend):
+    """Knows that it cannot."""
+
+    create_once = ""
+
+    def create(self, path: str, data: bytes) -> None:
+        raise NotImplementedError
+
+
+@pytest.fixture(params=[IgnorantBackend, IncapableBackend])
+def unsafe_place(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> str:
+    backend = request.param(str(tmp_path))
+    monkeypatch.setattr(store_module, "open_backend", lambda root, options: backend)
+    return str(tmp_path)
+
+
+def test_a_store_that_cannot_create_once_is_refused(unsafe_place: str) -> None:
+    with pytest.raises(StoreUnsafe, match="unsafeCommit"):
+        Store(unsafe_place).probe_create_once()
+    assert Store(unsafe_place).walk("") == []
+
+
+def test_nothing_is_written_to_a_store_that_cannot_create_once(unsafe_place: str) -> None:
+    import pyarrow as pa
+
+    from ffq_spark.exchange.write import write_batches
+    from ffq_spark.options import WriteOptions
+
+    batch = pa.record_batch({"k": [1, 2, 3]})
+    with pytest.raises(StoreUnsafe):
+        write_batches(unsafe_place, [batch], options=WriteOptions())
+    assert Store(unsafe_place).walk("") == []
+    write_batches(unsafe_place, [batch], options=WriteOptions(unsafe_commit=True))
+    assert Exchange(unsafe_place).read().read_all().num_rows == 3
+    assert b'"create_once": "unsafe"' in (Path(unsafe_place) / "_ffq/format.json").read_bytes()
+
+
+def test_an_unsafe_store_that_was_allowed_still_keeps_the_first(unsafe_place: str) -> None:
+    store = Store(unsafe_place, unsafe_commit=True)
+    assert store.probe_create_once() == "unsafe"
+    assert store.create_once("r", b"mine") and store.create_once("r", b"mine")
+    assert not store.create_once("r", b"yours")
+    assert store.read("r") == b"mine"
+
+
+def test_a_safe_store_stays_safe_where_unsafe_is_allowed(tmp_path: Path) -> None:
+    assert Store(str(tmp_path), unsafe_commit=True).probe_create_once() == "link"
+
+
+# --- roots that mean nothing ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("open", [Store, Exchange])
+def test_an_unknown_protocol_is_a_bad_option(open: Callable[[str], object]) -> None:
+    with pytest.raises(BadOption, match="no storage nosuch") as caught:
+        open("nosuch://place")
+    assert caught.value.option == "path"
+
+
+def test_no_root_is_a_bad_option() -> None:
+    with pytest.raises(BadOption) as caught:
+        Store("")
+    assert caught.value.option == "path"

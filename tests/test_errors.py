@@ -1,0 +1,97 @@
+"""Every error has a stable code, says it in its text, and survives a trip between processes."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+from ffq_spark import errors
+from ffq_spark.errors import ErrorClass, FfqError
+
+# Users match on these: a code is never renamed and never given to another error.
+CODES = {
+    "BadCommit": "FFQ_BAD_COMMIT",
+    "BadOption": "FFQ_BAD_OPTION",
+    "Canceled": "FFQ_CANCELED",
+    "CorruptIndex": "FFQ_CORRUPT_INDEX",
+    "CorruptPart": "FFQ_CORRUPT_PART",
+    "CorruptRecord": "FFQ_CORRUPT_RECORD",
+    "ExchangeMismatch": "FFQ_EXCHANGE_MISMATCH",
+    "ExchangeNotFound": "FFQ_EXCHANGE_NOT_FOUND",
+    "Fenced": "FFQ_FENCED",
+    "FutureFormat": "FFQ_FUTURE_FORMAT",
+    "KeyColumnMissing": "FFQ_COLUMN_MISSING",
+    "NoAttempts": "FFQ_NO_ATTEMPTS",
+    "NotRegistered": "FFQ_NOT_REGISTERED",
+    "PartitionNotFound": "FFQ_PARTITION_NOT_FOUND",
+    "QueryEnded": "FFQ_QUERY_ENDED",
+    "QueryExists": "FFQ_QUERY_EXISTS",
+    "QueryNotFound": "FFQ_QUERY_NOT_FOUND",
+    "StepExpired": "FFQ_STEP_EXPIRED",
+    "StepNotFound": "FFQ_STEP_NOT_FOUND",
+    "StoreFailed": "FFQ_STORE_FAILED",
+    "StoreUnsafe": "FFQ_STORE_UNSAFE",
+    "UnknownOption": "FFQ_UNKNOWN_OPTION",
+    "Unsupported": "FFQ_UNSUPPORTED",
+    "UnsupportedType": "FFQ_UNSUPPORTED_TYPE",
+}
+
+BUILTINS = {
+    ErrorClass.CONFIG: ValueError,
+    ErrorClass.PLANNING: LookupError,
+    ErrorClass.EXECUTION: RuntimeError,
+    ErrorClass.IO: OSError,
+    ErrorClass.UNSUPPORTED: NotImplementedError,
+}
+
+
+def leaves(kind: type[FfqError] = FfqError) -> list[type[FfqError]]:
+    """The errors that are raised: those that no other error refines."""
+    below = [leaf for child in kind.__subclasses__() for leaf in leaves(child)]
+    return below or [kind]
+
+
+LEAVES = sorted(
+    (kind for kind in leaves() if kind.__module__ == errors.__name__), key=lambda k: k.__name__
+)
+
+
+def test_codes_are_stable() -> None:
+    """A new error is added to the list above; an old one stays as it is."""
+    found = {kind.__name__: kind.code for kind in LEAVES}
+    assert {name: found.get(name) for name in CODES} == CODES
+
+
+@pytest.mark.parametrize("kind", LEAVES, ids=lambda kind: kind.__name__)
+class TestEveryError:
+    def test_its_code_is_its_own(self, kind: type[FfqError]) -> None:
+        assert "code" in vars(kind)
+        assert kind.code.startswith("FFQ_") and kind.code == kind.code.upper()
+        assert [other for other in LEAVES if other.code == kind.code] == [kind]
+
+    def test_its_text_holds_code_message_subject_and_remedy(self, kind: type[FfqError]) -> None:
+        text = str(kind("what is wrong", path="the/file", option="theOption"))
+        assert text.startswith(f"[{kind.code}] what is wrong")
+        assert "the/file" in text and "theOption" in text and kind.remedy in text
+        assert str(kind("what is wrong")).startswith(f"[{kind.code}] what is wrong")
+
+    def test_it_survives_pickle_and_copy(self, kind: type[FfqError]) -> None:
+        for error in (kind("m"), kind("m", path="p", option="o")):
+            for back in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+                assert type(back) is kind
+                assert (back.message, back.path, back.option) == ("m", error.path, error.option)
+                assert str(back) == str(error)
+
+    def test_it_is_of_one_class_and_caught_as_its_builtin(self, kind: type[FfqError]) -> None:
+        assert issubclass(kind, BUILTINS[kind.error_class])
+        assert sum(issubclass(kind, builtin) for builtin in BUILTINS.values()) == (
+            2 if kind.error_class is ErrorClass.UNSUPPORTED else 1
+        )
+        with pytest.raises(FfqError):
+            raise kind("m")
+
+    def test_its_documentation_says_what_it_means(self, kind: type[FfqError]) -> None:
+        assert kind.__doc__ and kind.__doc__.strip().endswith(".")
+        assert not kind.remedy.endswith(".")
