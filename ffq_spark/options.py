@@ -384,15 +384,18 @@ def storage_options(
         for name, value in (conf or {}).items()
         if name.startswith(CONF_PREFIX)
     }
+    values = {**ambient, **given}
     found: dict[str, Any] = {}
-    for name, value in {**ambient, **given}.items():
-        if not name.lower().startswith(STORAGE_PREFIX):
-            continue
-        *parents, leaf = name[len(STORAGE_PREFIX) :].split(".")
-        place = found
-        for parent in parents:
-            place = place.setdefault(parent, {})
-        place[leaf] = _storage_value(name, value)
+    # A group given as JSON comes before the values that are added to it.
+    for name in sorted(values, key=lambda name: name.count(".")):
+        if name.lower().startswith(STORAGE_PREFIX):
+            *parents, leaf = name[len(STORAGE_PREFIX) :].split(".")
+            place = found
+            for parent in parents:
+                place = place.setdefault(parent, {})
+                if not isinstance(place, dict):
+                    raise BadOption("both a value and a group of values", option=name)
+            place[leaf] = _storage_value(name, values[name])
     return found
 
 

@@ -11,6 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes says how busy the machine is, not whether the property holds.
+settings.register_profile("ffq", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("ffq")
 
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from ffq_spark.errors import BadCommit, CorruptRecord, Fenced, QueryExists, StoreFailed
+from ffq_spark.errors import BadCommit, BadOption, CorruptRecord, Fenced, QueryExists, StoreFailed
 from ffq_spark.exchange.agreement import agree
 from ffq_spark.exchange.log import StepLog
 from ffq_spark.format import layout, manifest
@@ -30,6 +30,8 @@ from ffq_spark.format.records import (
     runs,
 )
 from ffq_spark.store import Store
+
+MODES = ("append", "replace")
 
 logger = logging.getLogger(__name__)
 
@@ -51,13 +53,23 @@ class Ledger:
 
     def exchange(self) -> ExchangeRecord | None:
         """The exchange's record, or None before the first commit."""
-        data, path = self._store.read_optional(layout.EXCHANGE), self._store.url(layout.EXCHANGE)
+        data = self._founding(layout.EXCHANGE)
+        path = self._store.url(layout.EXCHANGE)
         return None if data is None else ExchangeRecord.decode(data, path)
 
     def format(self) -> FormatRecord | None:
         """The format's record, or None where this product never wrote."""
-        data = self._store.read_optional(layout.FORMAT)
+        data = self._founding(layout.FORMAT)
         return None if data is None else FormatRecord.decode(data, self._store.url(layout.FORMAT))
+
+    def _founding(self, path: str) -> bytes | None:
+        """A record that is older than the first step: it cannot be missing where steps are."""
+        data = self._store.read_optional(path)
+        if data is None and self._store.list(layout.STEPS):
+            data = self._store.read_optional(path)
+            if data is None:
+                raise CorruptRecord("the record is missing", path=self._store.url(path))
+        return data
 
     def begin(
         self,
@@ -69,6 +81,8 @@ class Ledger:
         lease_seconds: int = 0,
     ) -> QueryRecord:
         """Open a query: its record exists before its first part does."""
+        if mode not in MODES:
+            raise BadOption(f"{mode!r} is none of {', '.join(MODES)}", option="mode")
         self._ensure_format()
         while True:
             number = new_query() if query is None else query

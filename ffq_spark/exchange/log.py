@@ -47,6 +47,16 @@ class StepLog:
         found = self._store.read_many([layout.step(number) for number in numbers])
         return [self._decode(n, data) for n, data in zip(numbers, found, strict=True)]
 
+    def visible(self, number: int) -> list[StepRecord]:
+        """A step and the earlier ones that are visible together with it, oldest first."""
+        newest = self.read(number)
+        steps = [*self.read_many(range(newest.base, number)), newest]
+        for step in steps:
+            if step.base != newest.base:
+                begin = f"it begins at step {newest.base}, step {step.step} at {step.base}"
+                raise CorruptRecord(begin, path=self._store.url(layout.step(number)))
+        return steps
+
     def _decode(self, number: int, data: bytes | None) -> StepRecord:
         path = layout.step(number)
         if data is None:

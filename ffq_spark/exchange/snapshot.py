@@ -141,10 +141,7 @@ def _select_steps(ledger: Ledger, options: ReadOptions) -> list[StepRecord]:
     if options.steps:
         return log.read_many(_numbers(ledger, options.steps))
     number = log.last_number() if options.as_of_step is None else options.as_of_step
-    if number == 0:
-        return []
-    newest = log.read(number)
-    return [*log.read_many(range(newest.base, number)), newest]
+    return log.visible(number) if number else []
 
 
 def _numbers(ledger: Ledger, steps: str) -> Sequence[int]:

@@ -55,7 +55,7 @@ class SharedFiles(LocalBackend):
         self._files[path] = bytes(data)
 
     def write(self, path: str, pieces: Iterable[memoryview]) -> None:
-        """Half a file can be seen, as on a disk; a deleted one comes back, as on an object store."""
+        """Half a file is seen, as on a disk; a deleted one comes back, as on an object store."""
         self._gate(f"write {path}")
         data = self._files[path] = b""
         for piece in pieces:

@@ -40,12 +40,14 @@ MODES = st.sampled_from(["append", "replace"])
 MAP_TASKS = 2
 DRIVERS = st.integers(0, 2)
 ANY = st.integers(0, 11)
-# The operations that decide something; a process that is moved stops just before.
-COMMITS = st.sampled_from(["create _ffq/queries", "create _ffq/steps", "delete", "never"])
-COLLECTS = st.sampled_from(["create _ffq/queries", "delete", "list _ffq/queries", "never"])
-ENDS = st.sampled_from(["create _ffq/queries", "never"])
-WRITES = st.sampled_from(["write", "never"])
-ALL = st.sampled_from(["create", "delete", "list", "read", "write", "never"])
+KINDS = st.sampled_from(["attempt", "commit", "end", "read", "lease", "collect"])
+# A process that is moved stops just before such an operation.
+STOPS = st.sampled_from(
+    ["create _ffq/queries", "create _ffq/steps", "delete", "list", "read", "write", "never"]
+)
+RIVALS = st.sampled_from(["attempt", "commit", "end", "collect"])
+COLLECTOR_STOPS = st.sampled_from(["create _ffq/queries", "list _ffq/queries", "delete"])
+RIVAL_STOPS = st.sampled_from(["create _ffq/queries", "create _ffq/steps", "delete", "never"])
 LEASE_SECONDS = 1
 START = 1_800_000_000_000
 LONG = 3 * leases.UNLEASED_MS
@@ -89,18 +91,25 @@ class CleanupMachine(RuleBasedStateMachine):
         return [process for process in self.processes if not process.done]
 
     def begin(self, mode: str, driver: int) -> Query:
+        """Drivers 1 and 2 hold a lease; the queries of 0 have none."""
+        record = QueryRecord(0, f"driver-{driver}", 0, mode, 0, LEASE_SECONDS if driver else 0)
         if driver:
-            self.renewing(driver).finish()
+            self.lease(Query(record)).finish()
         number = (self.clock.now << 21) + len(self.opened)
-        seconds = LEASE_SECONDS if driver else 0
-        ledger = Ledger(open_store(self.files))
-        record = ledger.begin(mode, f"driver-{driver}", query=number, lease_seconds=seconds)
+        record = Ledger(open_store(self.files)).begin(
+            mode, record.initiator, query=number, lease_seconds=record.lease_seconds
+        )
         self.opened[number] = Query(record)
         return self.opened[number]
 
-    def attempt(self, query: Query, map_task: int) -> Process:
+    def lease(self, query: Query, _: int = 0) -> Process:
+        initiator = query.record.initiator
+        return self.process(lambda store: leases.renew(store, initiator, LEASE_SECONDS))
+
+    def attempt(self, query: Query, number: int) -> Process:
+        """A task's attempt: may end in time, too late, or never; the directory is its own."""
         self.attempts += 1
-        attempt = self.attempts
+        map_task, attempt = number % MAP_TASKS, self.attempts
 
         def work(store: Store) -> None:
             job = WriteJob.of(prepare(store, OPTIONS, SCHEMA), query.record, OPTIONS)
@@ -110,8 +119,9 @@ class CleanupMachine(RuleBasedStateMachine):
 
         return self.process(work)
 
-    def committing(self, query: Query, choice: int) -> Process:
-        chosen = [outputs[choice % len(outputs)] for outputs in query.outputs.values()]
+    def commit(self, query: Query, number: int) -> Process:
+        """Of twin attempts one counts; a second commit may choose another."""
+        chosen = [outputs[number % len(outputs)] for outputs in query.outputs.values()]
 
         def work(store: Store) -> int:
             exchange = prepare(store, OPTIONS, SCHEMA)
@@ -119,72 +129,59 @@ class CleanupMachine(RuleBasedStateMachine):
 
         return self.process(work)
 
-    def renewing(self, driver: int) -> Process:
-        return self.process(lambda store: leases.renew(store, f"driver-{driver}", LEASE_SECONDS))
+    def end(self, query: Query, number: int) -> Process:
+        """An abort, after a request to cancel or without."""
+
+        def work(store: Store) -> None:
+            if number % 2:
+                request_cancel(store, query.record.query, "", who="me")
+            end_unfinished(store, query.record.query, "failed")
+
+        return self.process(work)
+
+    def read(self, _: Query, __: int) -> Process:
+        return self.process(lambda store: Ledger(store).roll_forward() and None)
+
+    def collect(self, _: Query, number: int) -> Process:
+        ttl_ms, retention_ms = self.ttl_ms, [None, 0, 900][number % 3]
+        return self.process(
+            lambda store: collect(store, ttl_ms=ttl_ms, retention_ms=retention_ms).problems
+        )
 
     def recent(self, which: int) -> Query:
         """One of the last few: only they are of interest to anybody but zombies."""
         few = list(self.opened.values())[-3:]
         return few[which % len(few)]
 
-    @rule(mode=MODES, driver=DRIVERS)
-    def open_query(self, mode: str, driver: int) -> None:
-        """Drivers 1 and 2 hold a lease; the queries of 0 have none."""
-        self.begin(mode, driver)
+    @rule(mode=MODES, driver=DRIVERS, sleeps=st.booleans())
+    def open_query(self, mode: str, driver: int, sleeps: bool) -> None:
+        """The driver may then sleep until it counts as lost."""
+        self.attempt(self.begin(mode, driver), 0).finish()
+        if sleeps:
+            self.pass_time(leases.UNLEASED_MS)
 
     @rule(mode=MODES, driver=DRIVERS)
     def write_step(self, mode: str, driver: int) -> None:
         """A write that nothing disturbs."""
         query = self.begin(mode, driver)
         self.attempt(query, 0).finish()
-        self.committing(query, 0).finish()
+        self.commit(query, 0).finish()
 
     @has_queries
-    @rule(which=ANY, map_task=st.integers(0, MAP_TASKS - 1), until=WRITES)
-    def write_attempt(self, which: int, map_task: int, until: str) -> None:
-        """A task's attempt: may end in time, too late, or never; the directory is its own."""
-        self.attempt(self.recent(which), map_task).advance_to(until)
+    @rule(which=ANY, number=ANY, kind=KINDS, until=STOPS)
+    def start(self, which: int, number: int, kind: str, until: str) -> None:
+        """Any process, up to just before an operation of this kind, or to its end."""
+        getattr(self, kind)(self.recent(which), number).advance_to(until)
 
     @has_queries
-    @rule(which=ANY, choice=st.integers(0, 3), until=COMMITS)
-    def commit(self, which: int, choice: int, until: str) -> None:
-        """Of twin attempts one counts; a second commit may choose another."""
-        self.committing(self.recent(which), choice).advance_to(until)
-
-    @has_queries
-    @rule(which=ANY, asked=st.booleans(), until=ENDS)
-    def end(self, which: int, asked: bool, until: str) -> None:
-        """An abort, after a request to cancel or without."""
-        number = self.recent(which).record.query
-
-        def work(store: Store) -> None:
-            if asked:
-                request_cancel(store, number, "", who="me")
-            end_unfinished(store, number, "failed")
-
-        self.process(work).advance_to(until)
-
-    @rule(driver=st.integers(1, 2), until=ALL)
-    def renew_lease(self, driver: int, until: str) -> None:
-        self.renewing(driver).advance_to(until)
-
-    @rule(until=ALL)
-    def read(self, until: str) -> None:
-        self.process(lambda store: Ledger(store).roll_forward() and None).advance_to(until)
-
-    def collecting(self, retention_ms: int | None) -> Process:
-        ttl_ms = self.ttl_ms
-        return self.process(
-            lambda store: collect(store, ttl_ms=ttl_ms, retention_ms=retention_ms).problems
-        )
-
-    @rule(until=COLLECTS)
-    def collect(self, until: str) -> None:
-        self.collecting(None).advance_to(until)
-
-    @rule(retention_ms=st.sampled_from([0, 900]), until=COLLECTS)
-    def collect_and_expire(self, retention_ms: int, until: str) -> None:
-        self.collecting(retention_ms).advance_to(until)
+    @rule(which=ANY, number=ANY, kind=RIVALS, stop=COLLECTOR_STOPS, until=RIVAL_STOPS)
+    def race(self, which: int, number: int, kind: str, stop: str, until: str) -> None:
+        """Somebody begins in the middle of a collection, and may or may not end there."""
+        query = self.recent(which)
+        collector = self.collect(query, number)
+        collector.advance_to(stop)
+        getattr(self, kind)(query, number).advance_to(until)
+        collector.advance_to("never")
 
     @rule(milliseconds=st.sampled_from([1, 600, 1100, leases.UNLEASED_MS]))
     def pass_time(self, milliseconds: int) -> None:
@@ -205,9 +202,8 @@ class CleanupMachine(RuleBasedStateMachine):
         self.alive()[which % len(self.alive())].advance(operations)
 
     @has_processes
-    @rule(which=ANY, until=ALL)
+    @rule(which=ANY, until=STOPS)
     def advance_to(self, which: int, until: str) -> None:
-        """Up to just before an operation that decides something, or to the end."""
         self.alive()[which % len(self.alive())].advance_to(until)
 
     @has_processes

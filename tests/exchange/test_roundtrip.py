@@ -25,7 +25,7 @@ from arrow_strategies import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ffq_spark.errors import ExchangeMismatch, ExchangeNotFound
+from ffq_spark.errors import BadOption, ExchangeMismatch, ExchangeNotFound
 from ffq_spark.exchange.exchange import Exchange
 from ffq_spark.exchange.write import write_batches
 from ffq_spark.format.hashing import partition_ids
@@ -178,6 +178,13 @@ def test_a_later_batch_with_other_columns_makes_no_step(root: str, names: list[s
     second = pa.record_batch([[3]] * len(names), names=names)
     with pytest.raises(ExchangeMismatch, match=", ".join(names)):
         write_batches(root, [first, second], options=WriteOptions(keys=("k",), partitions=2))
+    with pytest.raises(ExchangeNotFound):
+        Exchange(root).read()
+
+
+def test_a_mode_that_does_not_exist_is_not_taken_for_an_append(root: str) -> None:
+    with pytest.raises(BadOption, match="overwrite"):
+        write_batches(root, [pa.record_batch({"k": [1]})], options=WriteOptions(), mode="overwrite")
     with pytest.raises(ExchangeNotFound):
         Exchange(root).read()
 

@@ -36,11 +36,7 @@ class KilledInCommit(ExchangeWriter):
 
 
 class KilledSource(FfqShuffleSource):
-    """The product's source with that writer."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "ffqkilled"
+    """The product's source, under its own name, with that writer."""
 
     def writer(self, schema: StructType, overwrite: bool) -> KilledInCommit:
         made = super().writer(schema, overwrite)
@@ -56,7 +52,7 @@ def main(root: str, change: str, moment: Any, tag: str) -> None:
     KilledInCommit.driver = [java, os.getpid()]
     spark.dataSource.register(KilledSource)
     rows = spark.range(12, numPartitions=2).selectExpr("id AS k", f"{tag}L AS tag")
-    rows.write.format("ffqkilled").mode("append").save(root)
+    rows.write.format("ffqshuffle").mode("append").save(root)
     spark.stop()
 
 

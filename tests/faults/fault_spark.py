@@ -19,7 +19,6 @@ from pyspark import TaskContext, cloudpickle
 from pyspark.sql.types import StructType
 
 from ffq_spark import Exchange
-from ffq_spark.exchange.exchange import AttemptState
 from ffq_spark.spark.source import FfqShuffleSource
 from ffq_spark.spark.writer import ExchangeWriter, TaskMessage
 from ffq_spark.store import Store
@@ -173,7 +172,8 @@ def check_rows(root: str, rows: int) -> dict[int, int]:
     return registered
 
 
-def attempts(root: str, state: str) -> list[AttemptState]:
+def attempts(root: str, state: str) -> list[Any]:
+    """The attempts of which the records say this."""
     return [attempt for attempt in Exchange(root).attempts() if attempt.state == state]
 
 

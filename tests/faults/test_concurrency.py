@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import Place
@@ -15,6 +14,7 @@ from fault_processes import Work, at_once, finish, run, start
 from fault_rows import (
     ROWS,
     Write,
+    batch_of,
     committed_queries,
     exchange_at,
     markers,
@@ -26,8 +26,10 @@ from fault_rows import (
     write,
 )
 
-from ffq_spark.errors import ExchangeNotFound
+from ffq_spark.errors import ExchangeMismatch, ExchangeNotFound
 from ffq_spark.exchange.ledger import Ledger
+from ffq_spark.exchange.write import write_batches
+from ffq_spark.options import WriteOptions
 
 PROCESSES = 8
 
@@ -191,14 +193,10 @@ def test_crashed_commits_and_new_appends_at_once_all_become_steps(tmp_path: Path
     assert len(committed_queries(store_at(place))) == len(tags)
 
 
-def different_partitions(place: Place) -> Iterator[Callable[[Work], Any]]:
-    from ffq_spark.errors import ExchangeMismatch
-    from ffq_spark.exchange.write import write_batches
-    from ffq_spark.options import WriteOptions
+def first_write(place: Place, partitions: int) -> Callable[[Work], int | None]:
+    """A write that wants an exchange of so many partitions; None if there is another already."""
 
-    def first_write(meet: Work, partitions: int) -> int | None:
-        from fault_rows import batch_of
-
+    def work(meet: Work) -> int | None:
         options = WriteOptions(keys=("k",), partitions=partitions)
         meet()
         try:
@@ -207,8 +205,7 @@ def different_partitions(place: Place) -> Iterator[Callable[[Work], Any]]:
             return None
         return partitions
 
-    for partitions in range(1, PROCESSES + 1):
-        yield lambda meet, partitions=partitions: first_write(meet, partitions)
+    return work
 
 
 def test_first_writes_that_disagree_at_once_leave_the_one_that_came_first(
@@ -216,7 +213,7 @@ def test_first_writes_that_disagree_at_once_leave_the_one_that_came_first(
 ) -> None:
     for _ in range(5):
         place = Place(new_root())
-        results = at_once(list(different_partitions(place)))
+        results = at_once([first_write(place, n) for n in range(1, PROCESSES + 1)])
         (winner,) = [partitions for partitions in results if partitions is not None]
         assert exchange_at(place).info().partitions == winner
         assert visible(place) == rows_of([winner])

@@ -12,8 +12,6 @@ import pytest
 from conftest import start_spark
 from fault_executors import executors, kill, own_executor
 
-from ffq_spark import Exchange
-
 pytestmark = pytest.mark.spark
 
 ROWS = 120
@@ -54,7 +52,7 @@ def test_an_executor_killed_between_two_parts_costs_and_adds_no_row(
     registered = fs.check_rows(root, ROWS)
     assert len(registered) == TASKS
     assert len(before - executors(app)) == 1
-    (dead,) = [a for a in Exchange(root).attempts() if not a.complete]
+    (dead,) = [a for a in fs.attempts(root, "stale") if not a.complete]
     assert (dead.map_task, dead.attempt) == (3, int(fs.left(folder, "poisoned")))
     assert {row["v"] for row in fs.stored_rows(root, 3, dead.attempt)} == {fs.POISON}
 

@@ -41,6 +41,15 @@ def test_append_adds_and_overwrite_hides_what_was_before(spark: Any, root: str) 
     ]  # fmt: skip
 
 
+def test_an_exchange_can_be_replaced_by_what_is_read_from_it(spark: Any, root: str) -> None:
+    """The rows being read are never in the way of the rows being written."""
+    write(people(spark), root, **KEYED)
+    write(read(spark, root).where("id >= 50"), root, mode="overwrite")
+    assert rows(read(spark, root)) == rows(people(spark, 50, 50))
+    write(read(spark, root), root)
+    assert rows(read(spark, root)) == rows(people(spark, 50, 50).union(people(spark, 50, 50)))
+
+
 def test_steps_are_read_alone_in_ranges_and_as_of_a_moment(spark: Any, root: str) -> None:
     """Steps by number show replaced ones too; `asOfStep` is the snapshot of that time."""
     frames = [people(spark, 100 * i) for i in range(4)]

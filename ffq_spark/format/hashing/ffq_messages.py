@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,12 +17,20 @@ from ffq_spark.format.hashing.words import numbers
 
 _BYTES = pa.large_binary()
 _INT64, _FLOAT64, _BOOLEAN = 0, 1, 4
-_UTF8, _UTF8_END, _NULL, _NOTHING = (
-    pa.scalar(mark, _BYTES) for mark in (b"\x03", b"\xff", b"\x05", b"")
-)
+_UTF8, _UTF8_END, _NULL, _NOTHING = b"\x03", b"\xff", b"\x05", b""
 _COUNT_BYTES = 8
-# SipHash fills the last word with zeros and puts the length, modulo 256, in its top byte.
-_PADDING = pa.array([bytes((7 - n) % 8) + bytes([n]) for n in range(256)], _BYTES)
+
+
+# Made on first use: pyarrow's first scalar imports pandas, if it is there.
+@functools.cache
+def _mark(value: bytes) -> pa.Scalar:
+    return pa.scalar(value, _BYTES)
+
+
+@functools.cache
+def _padding() -> pa.Array:
+    """SipHash fills the last word with zeros and puts the length, modulo 256, in its top byte."""
+    return pa.array([bytes((7 - n) % 8) + bytes([n]) for n in range(256)], _BYTES)
 
 
 def row_hashes(columns: Sequence[pa.Array]) -> Longs:
@@ -41,24 +50,24 @@ def _padded(pieces: Sequence[pa.Array]) -> pa.Array:
     lengths = np.full(len(pieces[0]), _COUNT_BYTES)
     for piece in pieces:
         lengths += numbers(pc.binary_length(piece), np.int64)
-    padding = _PADDING.take(pa.array(lengths & 0xFF))
-    return pc.binary_join_element_wise(*pieces, padding, _NOTHING)
+    padding = _padding().take(pa.array(lengths & 0xFF))
+    return pc.binary_join_element_wise(*pieces, padding, _mark(_NOTHING))
 
 
 def _tagged(column: pa.Array) -> pa.Array:
     kind = column.type
     if pa.types.is_null(kind):
-        return pa.repeat(_NULL, len(column))
+        return pa.repeat(_mark(_NULL), len(column))
     if is_bytes(kind):
         text = column.cast(pa.large_string()).cast(_BYTES)
-        tagged = pc.binary_join_element_wise(_UTF8, text, _UTF8_END, _NOTHING)
+        tagged = pc.binary_join_element_wise(_mark(_UTF8), text, _mark(_UTF8_END), _mark(_NOTHING))
     elif pa.types.is_boolean(kind):
         tagged = _fixed(_BOOLEAN, numbers(column.cast(pa.uint8()), np.uint8))
     elif pa.types.is_floating(kind):
         tagged = _fixed(_FLOAT64, numbers(column, f"f{kind.byte_width}").astype(np.float64))
     else:
         tagged = _fixed(_INT64, numbers(column, f"i{kind.byte_width}").astype(np.int64))
-    return pc.if_else(column.is_valid(), tagged, _NULL) if column.null_count else tagged
+    return pc.if_else(column.is_valid(), tagged, _mark(_NULL)) if column.null_count else tagged
 
 
 def _fixed(tag: int, values: NDArray[Any]) -> pa.Array:
