@@ -353,6 +353,15 @@ class ReadOptions(Options):
     max_tasks: int = option(
         "maxTasks", number(0), 0, "At most so many read tasks; 0 sets no limit."
     )
+    prune_by_filters: bool = option(
+        "pruneByFilters",
+        boolean,
+        False,
+        "Let equality on all keys skip partitions and ranges skip parts by their min and max. Safe "
+        "only for a DataFrame that is used in one query, once: Spark 4.3 plans a DataFrame's later "
+        "scans with the filters of its first.",
+        shown="false",
+    )
     metadata_columns: bool = option(
         "metadataColumns",
         boolean,

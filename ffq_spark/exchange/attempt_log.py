@@ -50,6 +50,8 @@ class AttemptLog:
         if kind in ("task_start", "task_end"):
             known = SparkTask.__dataclass_fields__
             task = SparkTask(**{name: value for name, value in event.items() if name in known})
+            if not all(isinstance(n, int) for n in (task.task, task.map_task, task.stage)):
+                raise TypeError(f"a task without proper numbers: {event}")
             there = self.tasks.get(task.task)
             if there is None or there.state == "RUNNING":
                 self.tasks[task.task] = task
@@ -95,6 +97,6 @@ def read_logs(store: Store, query: int | None = None) -> dict[int, AttemptLog]:
         for line in (data or b"").splitlines():
             try:
                 log.add(json.loads(line))
-            except (ValueError, TypeError, KeyError):
+            except (ValueError, TypeError, KeyError, AttributeError):
                 continue
     return logs

@@ -60,11 +60,11 @@ def _stored(store: Store, ledger: Ledger, query: int, recorded: bool) -> Iterato
 def _recorded(store: Store, ledger: Ledger, ids: Sequence[AttemptId]) -> Iterator[AttemptState]:
     if not ids:
         return
-    query = ids[0].query
+    query, stage = ids[0].query, ids[0].stage
     outcome = ledger.outcome(query)
     known = store.read_optional(layout.query(query)) is not None
     committed = outcome is not None and outcome.outcome is Outcome.COMMITTED and outcome.step
-    registered = committed.attempts if committed else {}
+    registered = committed.attempts if committed and committed.stage == stage else {}
     for id in ids:
         if registered.get(id.map_task) == id.attempt:
             state = "registered"

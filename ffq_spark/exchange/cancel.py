@@ -18,7 +18,12 @@ USER_CANCELED = "USER_CANCELED"
 
 def whoami() -> str:
     """Who asks: user, host and process."""
-    return f"{getpass.getuser()}@{socket.gethostname()}:{os.getpid()}"
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        # In a container a user may have a number and no name.
+        user = str(os.getuid()) if hasattr(os, "getuid") else "unknown"
+    return f"{user}@{socket.gethostname()}:{os.getpid()}"
 
 
 def request_cancel(

@@ -153,8 +153,10 @@ class _Sweep:
             return OutcomeRecord(query, Outcome.LOST, self.now, "")
         message = f"the lease of {record.initiator} is gone"
         outcome = self._ledger.end(query, Outcome.LOST, message, code="FFQ_LOST")
-        self._store.delete(layout.pending(query))
-        self._report.fenced.append(query)
+        # A commit that came first still needs its marker: it may not be published yet.
+        if outcome.outcome is Outcome.LOST:
+            self._store.delete(layout.pending(query))
+            self._report.fenced.append(query)
         return outcome
 
     def _stale(self, outcome: OutcomeRecord) -> None:

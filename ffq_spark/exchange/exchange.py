@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -209,10 +210,10 @@ class Exchange:
         """
         return collect(
             self._store,
-            ttl_ms=int(ttl * 1000),
+            ttl_ms=_milliseconds(ttl, "ttl"),
             dry_run=dry_run,
             rule=rule,
-            retention_ms=None if retention is None else int(retention * 1000),
+            retention_ms=None if retention is None else _milliseconds(retention, "retention"),
         )
 
     def fetch(
@@ -254,6 +255,12 @@ class Exchange:
     def _snapshot(self, given: Mapping[str, Any]) -> tuple[Snapshot, ReadOptions]:
         options = python_options(given)
         return take_snapshot(self._store, options), options
+
+
+def _milliseconds(seconds: float, option: str) -> int:
+    if not 0 <= seconds < math.inf:
+        raise BadOption(f"{option}={seconds} is no number of seconds from 0", option=option)
+    return int(seconds * 1000)
 
 
 def output_schema(schema: pa.Schema, options: ReadOptions) -> pa.Schema:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ffq_spark.errors import CorruptIndex, NoAttempts, NotRegistered
+from ffq_spark.errors import BadOption, CorruptIndex, NoAttempts, NotRegistered
 from ffq_spark.exchange import attempts
 from ffq_spark.exchange.ledger import Ledger
 from ffq_spark.format import layout
@@ -34,13 +34,14 @@ def latest_attempt(
 
     `rule="ffq"` gives the largest number, complete or not, as FFQ does.
     """
+    _check_rule(rule)
     available = available_attempts(store, query, stage, map_task)
     path = store.url(f"{layout.DATA}/{query}/{stage}/{map_task}")
     if rule == "ffq":
         if not available:
             raise NoAttempts("no shuffle attempts found for map task", path=path)
         return available[-1]
-    registered = registered_attempts(store, query)
+    registered = registered_attempts(store, query, stage)
     if registered is not None:
         if map_task not in registered:
             raise NoAttempts("no shuffle attempts found for map task", path=path)
@@ -51,18 +52,21 @@ def latest_attempt(
     raise NoAttempts("no shuffle attempts found for map task", path=path)
 
 
-def registered_attempts(store: Store, query: int) -> dict[int, int] | None:
-    """What the query's step names, or None where there is no step."""
+def registered_attempts(store: Store, query: int, stage: int) -> dict[int, int] | None:
+    """What the query's step names in a stage, or None where there is no step."""
     outcome = Ledger(store).outcome(query)
-    return outcome.step.attempts if outcome and outcome.step else None
+    if outcome is None or outcome.step is None:
+        return None
+    return outcome.step.attempts if stage == outcome.step.stage else {}
 
 
 def resolve(
     store: Store, query: int, stage: int | None = None, rule: str = "registered"
 ) -> dict[int, Resolved]:
     """Map task to the attempt that counts; a map task without one is left out."""
+    _check_rule(rule)
     query, stage = attempts.choose_stage(store, query, stage)
-    registered = None if rule == "ffq" else registered_attempts(store, query)
+    registered = None if rule == "ffq" else registered_attempts(store, query, stage)
     if registered is not None:
         return {m: Resolved(a, "named by the step record") for m, a in registered.items()}
     found = {}
@@ -78,10 +82,15 @@ def resolve(
 
 def require_registered(store: Store, id: AttemptId) -> None:
     """Refuse an attempt that a step exists for and does not name."""
-    registered = registered_attempts(store, id.query)
+    registered = registered_attempts(store, id.query, id.stage)
     if registered is not None and registered.get(id.map_task) != id.attempt:
         path = store.url(id.directory)
         raise NotRegistered("map output not registered for requested attempt", path=path)
+
+
+def _check_rule(rule: str) -> None:
+    if rule not in RULES:
+        raise BadOption(f"rule={rule!r} is none of {', '.join(RULES)}", option="rule")
 
 
 def _is_complete(store: Store, id: AttemptId) -> bool:

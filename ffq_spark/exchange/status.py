@@ -53,7 +53,7 @@ def query_status(store: Store, query: int) -> QueryStatus:
     if data is None:
         raise QueryNotFound(f"there is no query {query}", path=store.url(layout.QUERIES))
     record = QueryRecord.decode(data, store.url(layout.query(query)))
-    return _status(store, record, read_logs(store, query).get(query))
+    return _status(store, record, Ledger(store).outcome(query), read_logs(store, query).get(query))
 
 
 def all_statuses(store: Store) -> list[QueryStatus]:
@@ -61,16 +61,20 @@ def all_statuses(store: Store) -> list[QueryStatus]:
     names = (entry.name.removesuffix(".json") for entry in store.list(layout.QUERIES))
     numbers = sorted(n for n in map(layout.parse_number, names) if n is not None)
     logs = read_logs(store)
-    records = store.read_many([layout.query(number) for number in numbers])
-    return [
-        _status(store, QueryRecord.decode(data, layout.query(number)), logs.get(number))
-        for number, data in zip(numbers, records, strict=True)
-        if data is not None
-    ]
+    opened = store.read_many([layout.query(number) for number in numbers])
+    ended = store.read_many([layout.outcome(number) for number in numbers])
+    statuses = []
+    for number, query, end in zip(numbers, opened, ended, strict=True):
+        if query is not None:
+            record = QueryRecord.decode(query, store.url(layout.query(number)))
+            outcome = OutcomeRecord.decode(end, store.url(layout.outcome(number))) if end else None
+            statuses.append(_status(store, record, outcome, logs.get(number)))
+    return statuses
 
 
-def _status(store: Store, record: QueryRecord, log: AttemptLog | None) -> QueryStatus:
-    outcome = Ledger(store).outcome(record.query)
+def _status(
+    store: Store, record: QueryRecord, outcome: OutcomeRecord | None, log: AttemptLog | None
+) -> QueryStatus:
     state, message = _state(store, record, outcome, log)
     done, total = _tasks(outcome, log)
     ended = outcome.at_ms if outcome else None

@@ -65,8 +65,8 @@ class ExchangeReader(DataSourceReader):
     def _check_schema(self, snapshot: Snapshot) -> None:
         there = output_columns(spark_schema(snapshot.exchange), (), metadata=True)
         for field in self._schema.fields:
-            known = field.name in there.names and there[field.name].dataType
-            if not known or known != relaxed(field.dataType):
+            known = there[field.name].dataType if field.name in there.names else None
+            if known is None or known != relaxed(field.dataType):
                 has = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in there.fields)
                 wanted = f"{field.name} {field.dataType.simpleString()}"
                 raise ExchangeMismatch(f"{self._store.url()} has no column {wanted}; it has {has}")

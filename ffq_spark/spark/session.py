@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pyspark import SparkConf, SparkContext
+
 from ffq_spark import conf
 from ffq_spark.options import CONF_PREFIX
 from ffq_spark.spark.source import FfqShuffleSource
@@ -39,7 +41,11 @@ def configure(builder: Builder, *, plugin: bool = True) -> Builder:
     """
     target: Any = builder
     taken = {**_defaults_file(), **_submitted(), **target._options}
-    for name, value in (conf.flags() if plugin else conf.FAST).items():
+    # A JVM that runs already, or a package inside a zip, can not load the jar any more.
+    loadable = (
+        SparkContext._gateway is None and not _submitted() and os.path.isfile(conf.jar_path())
+    )
+    for name, value in (conf.flags() if plugin and loadable else conf.FAST).items():
         there = taken.get(name, "")
         if name in _LISTS and value not in there.split(","):
             target.config(name, f"{there},{value}" if there else value)
@@ -52,8 +58,6 @@ def _submitted() -> dict[str, str]:
     """What spark-submit gave this driver; its JVM runs already."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return {}
-    from pyspark import SparkConf, SparkContext
-
     SparkContext._ensure_initialized()
     return dict(SparkConf().getAll())
 
@@ -80,6 +84,11 @@ def register(spark: Any) -> None:
     settings["spark.app.id"] = _conf(spark).get("spark.app.id", "")
     kind = type("FfqShuffleSource", (FfqShuffleSource,), {"conf": settings})
     spark.dataSource.register(kind)
+    jvm = getattr(spark, "_jvm", None)
+    if jvm is not None:
+        # Spark looks a sink up in the thread's active session, and a new thread has none.
+        session = getattr(jvm, "org.apache.spark.sql.classic.SparkSession")
+        session.setActiveSession(spark._jsparkSession)
 
 
 def _conf(spark: Any) -> dict[str, str]:

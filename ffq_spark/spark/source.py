@@ -49,8 +49,10 @@ class FfqShuffleSource(DataSource):
         return output_columns(spark_schema(exchange), options.columns, options.metadata_columns)
 
     def reader(self, schema: StructType) -> ExchangeReader:
-        kind = PushingReader if pushes_filters() else ExchangeReader
-        return kind(self.store(), self._read_options(), schema)
+        options = self._read_options()
+        # Spark keeps the pruned plan for all scans of a DataFrame, so pruning must be asked for.
+        prunes = options.prune_by_filters and pushes_filters()
+        return (PushingReader if prunes else ExchangeReader)(self.store(), options, schema)
 
     def _read_options(self) -> ReadOptions:
         return ReadOptions.resolve(dict(self.options), self.conf)

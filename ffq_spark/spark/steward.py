@@ -34,6 +34,8 @@ logger = logging.getLogger("ffq_spark.steward")
 _POLL_SECONDS = 1.0
 _FLUSH_EVENTS = 500
 _GRACE_SECONDS = 8.0
+# Events of a query that has ended may still come: its losing tasks end after it.
+_LATE_BEATS = 6
 
 
 @dataclass
@@ -45,6 +47,8 @@ class Query:
     pending: list[Event] = field(default_factory=list)
     pieces: int = 0
     canceled: bool = False
+    ended: bool = False
+    beats_left: int = _LATE_BEATS
 
 
 class Steward:
@@ -89,7 +93,8 @@ class Steward:
         root = event["root"]
         if root not in self._stores:
             self._stores[root] = Store(root, storage_options(event["storage"]))
-        self._queries[event["query"]] = Query(event["query"], self._stores[root])
+        query = Query(event["query"], self._stores[root])
+        self._queries.setdefault(query.number, query)
         self._try(leases.renew, self._stores[root], self._initiator, self._lease_seconds)
 
     def _record(self, event: Event) -> None:
@@ -97,29 +102,37 @@ class Steward:
         if query is None:
             return
         query.pending.append({k: v for k, v in event.items() if k not in ("root", "query")})
-        if event["event"] == "job_end" or len(query.pending) >= _FLUSH_EVENTS:
+        # Not at every event beyond the limit: storage that fails would hold up everything else.
+        if event["event"] == "job_end" or len(query.pending) % _FLUSH_EVENTS == 0:
             self._flush(query)
 
     def _beat(self) -> None:
         """The driver lives: renew the leases of roots with work under way."""
-        for query in list(self._queries.values()):
-            if self._try(Ledger(query.store).outcome, query.number):
-                self._flush(query)
-                del self._queries[query.number]
-        for store in {id(q.store): q.store for q in self._queries.values()}.values():
+        busy = {id(q.store): q.store for q in self._queries.values() if not q.ended}
+        for store in busy.values():
             self._try(leases.renew, store, self._initiator, self._lease_seconds)
         self.flush()
+        for query in list(self._queries.values()):
+            if query.ended:
+                query.beats_left -= 1
+                if query.beats_left <= 0 and not query.pending:
+                    del self._queries[query.number]
+            else:
+                outcome = self._try(Ledger(query.store).outcome, query.number)
+                query.ended = outcome is not None
         self._clean()
 
     def look_around(self) -> None:
         """Find requests to cancel, and tell the driver."""
         for query in self._queries.values():
-            request = None if query.canceled else self._try(read_cancel, query.store, query.number)
+            if query.canceled or query.ended:
+                continue
+            request = self._try(read_cancel, query.store, query.number)
             if request is not None:
                 query.canceled = True
                 message = f"[FFQ_CANCELED] canceled by {request.who}: {request.message}"
                 order = {"order": "cancel", "query": query.number, "message": message}
-                print(json.dumps(order), file=self._orders, flush=True)
+                self._try(print, json.dumps(order), file=self._orders, flush=True)
 
     def flush(self) -> None:
         """Store what was recorded."""
@@ -127,15 +140,17 @@ class Steward:
             self._flush(query)
 
     def _flush(self, query: Query) -> None:
-        if query.pending:
-            events, query.pending = query.pending, []
+        if not query.pending:
+            return
+        place = (query.store, self._initiator, query.number, query.pieces + 1)
+        if self._try(write_events, *place, query.pending, failed=True) is None:
             query.pieces += 1
-            place = (query.store, self._initiator, query.number, query.pieces)
-            self._try(write_events, *place, events)
+            query.pending = []
 
     def _clean(self) -> None:
         busy = self._cleaner is not None and self._cleaner.is_alive()
-        if not self._cleanup or busy or time.monotonic() < self._next_cleanup:
+        waits = busy or not self._stores or time.monotonic() < self._next_cleanup
+        if not self._cleanup or waits:
             return
         self._next_cleanup = time.monotonic() + self._cleanup["interval"]
         self._cleaner = threading.Thread(target=self._sweep, daemon=True)
@@ -147,13 +162,13 @@ class Steward:
             for problem in report.problems if report else ():
                 logger.warning("cleanup of %s: %s", store.root, problem)
 
-    def _try(self, work: Any, *arguments: Any, **options: Any) -> Any:
+    def _try(self, work: Any, *arguments: Any, failed: Any = None, **options: Any) -> Any:
         """Storage may fail for a while; the steward goes on and tries again later."""
         try:
             return work(*arguments, **options)
         except (FfqError, OSError) as error:
             logger.warning("%s", error)
-            return None
+            return failed
 
 
 def main() -> None:
@@ -161,8 +176,8 @@ def main() -> None:
     logging.basicConfig(level=logging.WARNING, format="ffq_spark steward: %(message)s")
     # Ctrl-C reaches the whole group; the driver decides when this ends, by closing the pipe.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    lines: queue.Queue[str | None] = queue.Queue()
-    threading.Thread(target=_read, args=(sys.stdin, lines), daemon=True).start()
+    lines: queue.Queue[bytes | None] = queue.Queue()
+    threading.Thread(target=_read, args=(sys.stdin.buffer, lines), daemon=True).start()
     steward = Steward(sys.stdout)
     next_look = 0.0
     while True:
@@ -173,19 +188,24 @@ def main() -> None:
             steward.take(json.loads(line))
         except queue.Empty:
             pass
+        except Exception as error:
+            # Whatever one event is: all leases depend on this process.
+            logger.warning("an event is left out: %r", error)
         if time.monotonic() >= next_look:
             steward.look_around()
             next_look = time.monotonic() + _POLL_SECONDS
     steward.flush()
 
 
-def _read(source: IO[str], lines: queue.Queue[str | None]) -> None:
-    for line in source:
-        lines.put(line)
-    lines.put(None)
-    # The driver is gone: whatever storage does now, this process must not stay.
-    time.sleep(_GRACE_SECONDS)
-    os._exit(0)
+def _read(source: IO[bytes], lines: queue.Queue[bytes | None]) -> None:
+    try:
+        for line in source:
+            lines.put(line)
+    finally:
+        lines.put(None)
+        # The driver is gone: whatever storage does now, this process must not stay.
+        time.sleep(_GRACE_SECONDS)
+        os._exit(0)
 
 
 if __name__ == "__main__":

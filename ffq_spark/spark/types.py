@@ -50,9 +50,20 @@ def exchange_schema(schema: StructType, keys: Sequence[str]) -> tuple[pa.Schema,
             kind = field.dataType.simpleString()
             message = f"column {field.name!r} of type {kind} has no Arrow form"
             raise UnsupportedType(f"{message}; cast or drop it before writing") from error
+        _refuse_unrestorable(field)
     for key in keys:
         _refuse_collation(key, loose[key].dataType if key in loose.names else None)
     return spark_arrow_schema(loose), loose
+
+
+def _refuse_unrestorable(field: StructField) -> None:
+    """A user-defined type is kept by the name of its class; a reader must be able to import it."""
+    try:
+        StructField.fromJson(json.loads(field.json()))
+    except Exception as error:
+        kind = field.dataType.simpleString()
+        message = f"column {field.name!r} of type {kind} cannot be restored: {error}"
+        raise UnsupportedType(message) from error
 
 
 def spark_arrow_schema(schema: StructType) -> pa.Schema:

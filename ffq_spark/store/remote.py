@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import fsspec
@@ -147,10 +147,9 @@ class RemoteBackend:
         if self._protocol != "s3":
             return 0
         bucket, _, prefix = self._path(path).partition("/")
-        answer = self._fs.call_s3("list_multipart_uploads", Bucket=bucket, Prefix=prefix)
         old = [
             upload
-            for upload in answer.get("Uploads", ())
+            for upload in self._uploads(bucket, f"{prefix}/")
             if upload["Initiated"].timestamp() * 1000 < before_ms
         ]
         for upload in [] if dry_run else old:
@@ -162,6 +161,18 @@ class RemoteBackend:
                     UploadId=upload["UploadId"],
                 )
         return len(old)
+
+    def _uploads(self, bucket: str, prefix: str) -> Iterator[Any]:
+        """All unfinished multipart uploads, page by page."""
+        page: dict[str, str] = {}
+        while True:
+            place = {"Bucket": bucket, "Prefix": prefix, **page}
+            answer = self._fs.call_s3("list_multipart_uploads", **place)
+            yield from answer.get("Uploads", ())
+            page = {"KeyMarker": answer.get("NextKeyMarker", "")}
+            if not answer.get("IsTruncated") or not page["KeyMarker"]:
+                return
+            page["UploadIdMarker"] = answer.get("NextUploadIdMarker", "")
 
     def list(self, path: str) -> list[Entry]:
         try:

@@ -204,10 +204,14 @@ class Store:
 
     def remove_leftovers(self, before_ms: int, *, dry_run: bool) -> int:
         """Remove temporary files and unfinished uploads older than a moment; how many."""
-        try:
-            return self._backend.remove_leftovers("", before_ms, dry_run)
-        except Exception as error:
-            raise self._failed("list", "", error) from error
+        count = 0
+        # Never beside them: the root may be shared with others' files.
+        for path in (layout.DATA, layout.RECORDS):
+            try:
+                count += self._backend.remove_leftovers(path, before_ms, dry_run)
+            except Exception as error:
+                raise self._failed("list", path, error) from error
+        return count
 
     def list(self, path: str) -> list[Entry]:
         """The children of a directory, by name; none if it does not exist."""

@@ -173,11 +173,14 @@ class CleanupMachine(RuleBasedStateMachine):
         """Any process, up to just before an operation of this kind, or to its end."""
         getattr(self, kind)(self.recent(which), number).advance_to(until)
 
-    @has_queries
-    @rule(which=ANY, number=ANY, kind=RIVALS, stop=COLLECTOR_STOPS, until=RIVAL_STOPS)
-    def race(self, which: int, number: int, kind: str, stop: str, until: str) -> None:
-        """Somebody begins in the middle of a collection, and may or may not end there."""
-        query = self.recent(which)
+    @rule(driver=DRIVERS, number=ANY, kind=RIVALS, stop=COLLECTOR_STOPS, until=RIVAL_STOPS)
+    def wake_in_a_collection(
+        self, driver: int, number: int, kind: str, stop: str, until: str
+    ) -> None:
+        """A driver that counts as lost goes on while a collector is about to fence its query."""
+        query = self.begin("append", driver)
+        self.attempt(query, 0).finish()
+        self.pass_time(leases.UNLEASED_MS)
         collector = self.collect(query, number)
         collector.advance_to(stop)
         getattr(self, kind)(query, number).advance_to(until)

@@ -67,5 +67,11 @@ def files(root: str, under: str = "") -> list[str]:
     return sorted(found)
 
 
+def decided(root: str) -> list[str]:
+    """The files without those that the bridge writes beside a query, whenever it gets to it."""
+    beside = ("_ffq/leases/", "_ffq/attempts/")
+    return [name for name in files(root) if not name.startswith(beside)]
+
+
 def part_files(root: str) -> list[str]:
     return [name for name in files(root, "shuffle") if name.endswith(".ipc")]

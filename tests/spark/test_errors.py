@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spark_rows import failure, files, part_files, read, rows, write
+from spark_rows import decided, failure, files, part_files, read, rows, write
 
 from ffq_spark import Exchange
 
@@ -90,13 +90,13 @@ def test_a_write_that_disagrees_with_the_exchange_is_refused(
     spark: Any, healthy: str, case: str, mode: str
 ) -> None:
     """The exchange stays as it is, to the last file; the error says what differs."""
-    before = files(healthy)
+    before = decided(healthy)
     columns, options, wanted = MISMATCHES[case]
     other = frame(spark).selectExpr(*columns)
     message = failure(lambda: write(other, healthy, mode, **options))
     for text in ("FFQ_EXCHANGE_MISMATCH", wanted, healthy):
         assert text in message
-    assert files(healthy) == before
+    assert decided(healthy) == before
 
 
 def test_a_query_number_is_used_once(spark: Any, root: str) -> None:
@@ -172,10 +172,10 @@ def test_a_newer_format_is_refused_by_readers_and_writers(
     write(frame(spark), root, **KEYED)
     path = Path(root, "_ffq/format.json")
     change(path, **newer)
-    before = files(root)
+    before = decided(root)
     assert_error(lambda: read(spark, root), "FFQ_FUTURE_FORMAT", str(path), "Upgrade")
     assert_error(lambda: write(frame(spark), root), "FFQ_FUTURE_FORMAT", str(path))
-    assert files(root) == before
+    assert decided(root) == before
 
 
 def test_an_older_reader_reads_what_only_newer_writers_may_extend(spark: Any, root: str) -> None:

@@ -186,11 +186,11 @@ def test_equality_on_the_key_opens_one_partition_only(spark: Any, frame: Any, ro
     partition = frame.selectExpr("PMOD(HASH(5), 16) AS p").first().p
     keep_only(root, partition)
     for condition in ("k = 5", "k <=> 5", "k IN (5)", "k = 5 AND v > 3"):
-        found = read(spark, root).where(condition)
+        found = read(spark, root, pruneByFilters="true").where(condition)
         assert rows(found) == rows(frame.where(condition))
         assert found.count() == 3
     for condition in ("k = 5 OR v = 17", "k > 5", "TRUE"):
-        message = failure(read(spark, root).where(condition).collect)
+        message = failure(read(spark, root, pruneByFilters="true").where(condition).collect)
         assert "FFQ_CORRUPT_PART" in message
         assert root in message
 
@@ -198,7 +198,9 @@ def test_equality_on_the_key_opens_one_partition_only(spark: Any, frame: Any, ro
 def test_null_keys_are_looked_for_in_their_own_partition(spark: Any, frame: Any, root: str) -> None:
     write(frame, root, keys="k", partitions=16, statistics="none")
     keep_only(root, frame.selectExpr("PMOD(HASH(CAST(NULL AS INT)), 16) AS p").first().p)
-    assert rows(read(spark, root).where("k IS NULL")) == rows(frame.where("k IS NULL"))
+    assert rows(read(spark, root, pruneByFilters="true").where("k IS NULL")) == rows(
+        frame.where("k IS NULL")
+    )
 
 
 def test_ranges_leave_parts_unread_by_their_statistics(spark: Any, root: str) -> None:
@@ -208,8 +210,12 @@ def test_ranges_leave_parts_unread_by_their_statistics(spark: Any, root: str) ->
     for part in Exchange(root).parts().to_pylist():
         if part["map_task"] == 0:
             Path(root, part["file"]).unlink()
-    assert rows(read(spark, root).where("v >= 150")) == rows(df.where("v >= 150"))
-    assert "FFQ_CORRUPT_PART" in failure(read(spark, root).where("v >= 50").collect)
+    assert rows(read(spark, root, pruneByFilters="true").where("v >= 150")) == rows(
+        df.where("v >= 150")
+    )
+    assert "FFQ_CORRUPT_PART" in failure(
+        read(spark, root, pruneByFilters="true").where("v >= 50").collect
+    )
 
 
 def counting_source(log: str) -> type:

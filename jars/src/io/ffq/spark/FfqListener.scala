@@ -19,6 +19,8 @@ class FfqListener(conf: SparkConf) extends SparkListener {
   private val jobs = Recent.map[Int, Job]()
   private val stages = Recent.map[Int, Job]()
 
+  Steward.reopen()
+
   private case class Job(id: Int, execution: Long, write: Write, stage: Int)
 
   override def onJobStart(event: SparkListenerJobStart): Unit = guarded {

@@ -101,6 +101,11 @@ private object Steward {
     }
   }
 
+  /** A new application in the same JVM starts anew. */
+  def reopen(): Unit = synchronized {
+    if (stopped) { process = None; stopped = false }
+  }
+
   /** Let the process finish its work, and never leave it behind. */
   def stop(): Unit = {
     val started = synchronized { stopped = true; process }
