@@ -41,17 +41,26 @@ def configure(builder: Builder, *, plugin: bool = True) -> Builder:
     """
     target: Any = builder
     taken = {**_defaults_file(), **_submitted(), **target._options}
-    # A JVM that runs already, or a package inside a zip, can not load the jar any more.
-    loadable = (
-        SparkContext._gateway is None and not _submitted() and os.path.isfile(conf.jar_path())
-    )
-    for name, value in (conf.flags() if plugin and loadable else conf.FAST).items():
+    for name, value in (conf.flags() if plugin and _can_load_jar() else conf.FAST).items():
         there = taken.get(name, "")
         if name in _LISTS and value not in there.split(","):
             target.config(name, f"{there},{value}" if there else value)
         elif not there:
             target.config(name, value)
     return builder
+
+
+def _can_load_jar() -> bool:
+    """Whether the plugin can be had: a JVM that runs already loads no more jars."""
+    if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return os.path.isfile(conf.jar_path())
+    SparkContext._ensure_initialized()
+    jvm: Any = SparkContext._jvm
+    try:
+        jvm.org.apache.spark.util.Utils.classForName(conf.BRIDGE["spark.plugins"], False, False)
+    except Exception:
+        return False
+    return True
 
 
 def _submitted() -> dict[str, str]:

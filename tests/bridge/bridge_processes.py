@@ -63,7 +63,7 @@ class App:
         """How often the application printed a word."""
         return self.log.read_text(errors="replace").split().count(word)
 
-    def wait_said(self, word: str, times: int = 1, seconds: float = 90) -> None:
+    def wait_said(self, word: str, times: int = 1, seconds: float = 300) -> None:
         def check() -> bool:
             if self.process.poll() not in (None, 0):
                 raise AssertionError(self.log.read_text(errors="replace")[-3000:])

@@ -29,7 +29,7 @@ def test_a_request_ends_the_job_and_the_outcome_says_who_and_why(tmp_path: Path)
         wait_for(lambda: app.pids("steward"), 30, "the steward's start")
         with ThreadPoolExecutor(8) as pool:
             asked = list(pool.map(lambda n: exchange.cancel(query, f"reason {n}"), range(8)))
-        wait_for(lambda: app.process.poll() is not None, 60, "the application's end")
+        wait_for(lambda: app.process.poll() is not None, 120, "the application's end")
         log = app.log.read_text()
     assert len({record.message for record in asked}) == 1
     outcome = Ledger(Store(root)).outcome(query)

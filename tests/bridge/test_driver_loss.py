@@ -33,7 +33,7 @@ def wait_for_parts(root: str, known: set[int]) -> int:
         found = Path(root, "shuffle").glob("*/*/*/*/index.bin")
         return [q for path in found if (q := int(path.relative_to(root).parts[1])) not in known]
 
-    wait_for(new, 90, "a complete attempt")
+    wait_for(new, 300, "a complete attempt")
     return new()[0]
 
 
@@ -50,7 +50,7 @@ def test_a_killed_driver_leaves_bytes_that_gc_removes_and_nothing_else(tmp_path:
                 own = [s.query for s in exchange.status() if s.tasks_total == 2]
                 return [q for q in own if q not in known and files_of(root, q)]
 
-            wait_for(of_the_killed, 90, "a part of the driver that will be killed")
+            wait_for(of_the_killed, 300, "a part of the driver that will be killed")
             (query,) = of_the_killed()
             killed.signal_driver(signal.SIGKILL)
             wait_for(lambda: not killed.pids("steward"), 15, "the steward's end")
@@ -61,7 +61,7 @@ def test_a_killed_driver_leaves_bytes_that_gc_removes_and_nothing_else(tmp_path:
         assert files_of(root, query) == []
         other.wait_said("appended", appended + 2)
         Path(other.gate.with_name("other.stop")).touch()
-        wait_for(lambda: other.process.poll() is not None, 60, "the other's end")
+        wait_for(lambda: other.process.poll() is not None, 120, "the other's end")
         steps = other.said("appended")
     info = exchange.info()
     assert (info.step, info.rows) == (steps, 10 * steps)
@@ -80,7 +80,7 @@ def test_a_driver_that_slept_past_its_lease_is_refused(tmp_path: Path) -> None:
         assert exchange.gc(ttl=0).fenced == [query]
         gate.touch()
         app.signal_driver(signal.SIGCONT)
-        wait_for(lambda: app.process.poll() is not None, 60, "the application's end")
+        wait_for(lambda: app.process.poll() is not None, 120, "the application's end")
         assert app.process.returncode != 0
         assert "FFQ_FENCED" in app.log.read_text()
     assert not Path(root, "_ffq", "exchange.json").exists() or exchange.info().rows == 0
@@ -105,5 +105,5 @@ def test_the_lease_lasts_as_long_as_the_write(tmp_path: Path) -> None:
         app.wait_said("committed")
         assert exchange.info().rows == ROWS
         Path(f"{gate}.stop").touch()
-        wait_for(lambda: app.process.poll() is not None, 60, "the application's end")
+        wait_for(lambda: app.process.poll() is not None, 120, "the application's end")
     assert os.listdir(Path(root, "_ffq", "leases")) == []

@@ -33,14 +33,14 @@ def test_stop_leaves_no_process(tmp_path: Path) -> None:
 
 def test_a_killed_driver_leaves_no_process(tmp_path: Path) -> None:
     with App(str(tmp_path / "exchange"), tmp_path / "gate") as app:
-        wait_for(lambda: app.pids("steward"), 90, "the steward's start")
+        wait_for(lambda: app.pids("steward"), 300, "the steward's start")
         app.signal_driver(signal.SIGKILL)
         gone(app)
 
 
 def test_ctrl_c_leaves_no_process(tmp_path: Path) -> None:
     with App(str(tmp_path / "exchange"), tmp_path / "gate") as app:
-        wait_for(lambda: app.pids("steward"), 90, "the steward's start")
+        wait_for(lambda: app.pids("steward"), 300, "the steward's start")
         os.killpg(app.process.pid, signal.SIGINT)
         gone(app)
 
