@@ -90,12 +90,13 @@ def read_index(store: Store, id: AttemptId) -> MapTaskIndex | None:
 
 def choose_stage(store: Store, query: int | None, stage: int | None) -> tuple[int, int]:
     """The only query and stage there are, or the ones that were asked for."""
-    query = _the_only(numbers(store, layout.DATA), query, "query", store.url(layout.DATA))
+    query = the_only(numbers(store, layout.DATA), query, "query", store.url(layout.DATA))
     stages = numbers(store, f"{layout.DATA}/{query}")
-    return query, _the_only(stages, stage, "stage", store.url(f"{layout.DATA}/{query}"))
+    return query, the_only(stages, stage, "stage", store.url(f"{layout.DATA}/{query}"))
 
 
-def _the_only(there: Sequence[int], wanted: int | None, name: str, path: str) -> int:
+def the_only(there: Sequence[int], wanted: int | None, name: str, path: str) -> int:
+    """The number that was asked for, if it is there, or the only one there is."""
     if wanted is not None:
         if wanted not in there:
             raise QueryNotFound(f"there is no {name} {wanted}", path=path)

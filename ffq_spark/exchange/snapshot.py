@@ -121,7 +121,11 @@ def take_snapshot(store: Store, options: ReadOptions) -> Snapshot:
     ledger = Ledger(store)
     format = ledger.format()
     if format is None:
-        return _unrecorded(store, options)
+        # The format's record precedes all data of ours, so it is looked for after the data.
+        queries = attempts.numbers(store, layout.DATA)
+        format = ledger.format()
+        if format is None:
+            return _unrecorded(store, options, queries)
     format.check_reader(store.url(layout.FORMAT))
     if options.query is not None:
         return _one_query(store, ledger, options)
@@ -188,13 +192,14 @@ def expiry_explained(log: StepLog, outcome: OutcomeRecord | None) -> Iterator[No
         raise
 
 
-def _unrecorded(store: Store, options: ReadOptions) -> Snapshot:
-    """A root without records, as FFQ leaves it."""
-    if not attempts.numbers(store, layout.DATA):
+def _unrecorded(store: Store, options: ReadOptions, queries: Sequence[int]) -> Snapshot:
+    """A root without records, as FFQ leaves it: these queries, whatever has come since."""
+    if not queries:
         raise ExchangeNotFound(f"there is no exchange at {store.url()}")
     if options.steps or options.as_of_step is not None:
         raise BadOption("this root has no step log; FFQ wrote it", option="steps")
-    query, stage = attempts.choose_stage(store, options.query, options.stage)
+    query = attempts.the_only(queries, options.query, "query", store.url(layout.DATA))
+    query, stage = attempts.choose_stage(store, query, options.stage)
     raw = _raw(store, query, stage, options.attempt, None)
     return Snapshot(store, _guess(store, raw, options.verify), (), raw)
 

@@ -86,6 +86,7 @@ def check_prefixes(found: Sequence[Seen], log: Sequence[Write]) -> None:
     """Every read saw whole steps: just those of the log up to one of its steps, never fewer."""
     newest = 0
     for seen in found:
+        assert all(step for step, _ in seen), "rows that are in no step"
         last = max((step for step, _ in seen), default=0)
         assert last >= newest
         newest = last
