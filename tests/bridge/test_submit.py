@@ -33,7 +33,7 @@ def submit(root: str, *flags: str) -> str:
         root,
     ]
     done = subprocess.run(
-        command, cwd=TOP, capture_output=True, text=True, timeout=180, check=False
+        command, cwd=TOP, capture_output=True, text=True, timeout=500, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
@@ -50,6 +50,7 @@ def test_the_conf_file_records_attempts(tmp_path: Path) -> None:
     assert status.initiator.startswith("local-")
 
 
+@pytest.mark.soak
 def test_cleanup_from_conf_removes_the_stale_and_keeps_the_rest(tmp_path: Path) -> None:
     root = str(tmp_path / "exchange")
     submit(root)
@@ -60,7 +61,8 @@ def test_cleanup_from_conf_removes_the_stale_and_keeps_the_rest(tmp_path: Path) 
     leftover.write_bytes(os.urandom(1000))
     Ledger(store).end(aborted.query, Outcome.ABORTED, "for the test")
     cleanup = {"enabled": "true", "interval": "1s", "ttl": "0s"}
-    submit(root, *(f"--conf=spark.ffq.cleanup.{k}={v}" for k, v in cleanup.items()))
+    flags = [f"--conf=spark.ffq.cleanup.{k}={v}" for k, v in cleanup.items()]
+    submit(root, "--conf=spark.ffq.lease.seconds=3", *flags)
     assert not leftover.exists()
     assert Exchange(root).verify(steps="all").ok and Exchange(root).info().rows == 20_000
 
