@@ -357,9 +357,9 @@ class ReadOptions(Options):
         "pruneByFilters",
         boolean,
         False,
-        "Let equality on all keys skip partitions and ranges skip parts by their min and max. Safe "
-        "only for a DataFrame that is used in one query, once: Spark 4.3 plans a DataFrame's later "
-        "scans with the filters of its first.",
+        "Let filters prune without the plugin too. Safe only for a DataFrame that is used in one "
+        "query, once: Spark 4.3 plans its later scans with the filters of the first. With "
+        "the plugin filters always prune, and safely.",
         shown="false",
     )
     metadata_columns: bool = option(

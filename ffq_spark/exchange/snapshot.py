@@ -46,6 +46,8 @@ class Snapshot:
     exchange: ExchangeRecord
     steps: tuple[StepRecord, ...]
     raw: pa.Table | None = None
+    newest: int | None = None
+    """The newest step there was, where the choice of steps depended on it."""
 
     def parts(
         self,
@@ -116,8 +118,8 @@ def checked_manifest(body: StepBody, data: bytes | None, path: str) -> pa.Table:
     return manifest.decode(data, path)
 
 
-def take_snapshot(store: Store, options: ReadOptions) -> Snapshot:
-    """Decide once what a read sees."""
+def take_snapshot(store: Store, options: ReadOptions, newest: int | None = None) -> Snapshot:
+    """Decide once what a read sees; given a snapshot's `newest`, see what it saw."""
     ledger = Ledger(store)
     format = ledger.format()
     if format is None:
@@ -135,23 +137,27 @@ def take_snapshot(store: Store, options: ReadOptions) -> Snapshot:
     exchange = ledger.exchange()
     if exchange is None:
         raise ExchangeNotFound(f"nothing has been committed to {store.url()} yet")
-    return Snapshot(store, exchange, tuple(_select_steps(ledger, options)))
-
-
-def _select_steps(ledger: Ledger, options: ReadOptions) -> list[StepRecord]:
     if options.steps and options.as_of_step is not None:
         raise BadOption("give either steps or asOfStep, not both", option="steps")
     log = ledger.log
-    if options.steps:
-        return log.read_many(_numbers(ledger, options.steps))
-    number = log.last_number() if options.as_of_step is None else options.as_of_step
-    return log.visible(number) if number else []
+    if options.as_of_step is not None:
+        return Snapshot(store, exchange, tuple(log.visible(options.as_of_step)))
+    if options.steps.lower() not in ("", "latest", "all"):
+        return Snapshot(store, exchange, tuple(log.read_many(_numbers(options.steps))))
+    newest = log.last_number() if newest is None else newest
+    return Snapshot(store, exchange, tuple(_steps_until(log, newest, options.steps)), newest=newest)
 
 
-def _numbers(ledger: Ledger, steps: str) -> Sequence[int]:
-    if steps.lower() in ("latest", "all"):
-        numbers = ledger.log.numbers()
-        return numbers if steps.lower() == "all" else numbers[-1:]
+def _steps_until(log: StepLog, newest: int, steps: str) -> list[StepRecord]:
+    if newest == 0:
+        return []
+    if not steps:
+        return log.visible(newest)
+    numbers = [number for number in log.numbers() if number <= newest]
+    return log.read_many(numbers if steps.lower() == "all" else numbers[-1:])
+
+
+def _numbers(steps: str) -> Sequence[int]:
     match = _STEPS.fullmatch(steps.strip())
     first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
     if last < first:

@@ -47,14 +47,17 @@ class ReadTask(InputPartition):
 class ExchangeReader(DataSourceReader):
     """Reads one snapshot. `schema` is what Spark wants: all columns, or some of them."""
 
-    def __init__(self, store: Store, options: ReadOptions, schema: StructType) -> None:
+    def __init__(
+        self, store: Store, options: ReadOptions, schema: StructType, newest: int | None = None
+    ) -> None:
         self._store = store
         self._options = options
         self._schema = schema
+        self._newest = newest
         self._predicates: list[Predicate] = []
 
     def partitions(self) -> list[InputPartition]:
-        snapshot = take_snapshot(self._store, self._options)
+        snapshot = take_snapshot(self._store, self._options, self._newest)
         self._check_schema(snapshot)
         schema = snapshot.exchange.schema
         parts = snapshot.parts(self._predicates, self._options.partitions)

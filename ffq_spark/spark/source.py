@@ -17,7 +17,7 @@ from ffq_spark.exchange.write import new_initiator, prepare
 from ffq_spark.options import ReadOptions, WriteOptions, storage_options
 from ffq_spark.spark.reader import ExchangeReader, PushingReader
 from ffq_spark.spark.types import exchange_schema, output_columns, spark_schema
-from ffq_spark.spark.worker import pushes_filters
+from ffq_spark.spark.worker import has_own_plan, pushes_filters
 from ffq_spark.spark.writer import ExchangeWriter
 from ffq_spark.store import Store
 
@@ -33,6 +33,9 @@ class FfqShuffleSource(DataSource):
 
     conf: ClassVar[Mapping[str, str]] = {}
 
+    # The newest step when the DataFrame was made. Spark keeps this object for all its scans.
+    _newest: int | None = None
+
     @classmethod
     def name(cls) -> str:
         return "ffqshuffle"
@@ -45,14 +48,17 @@ class FfqShuffleSource(DataSource):
 
     def schema(self) -> StructType:
         options = self._read_options()
-        exchange = take_snapshot(self.store(), options).exchange
-        return output_columns(spark_schema(exchange), options.columns, options.metadata_columns)
+        snapshot = take_snapshot(self.store(), options)
+        self._newest = snapshot.newest
+        columns = spark_schema(snapshot.exchange)
+        return output_columns(columns, options.columns, options.metadata_columns)
 
     def reader(self, schema: StructType) -> ExchangeReader:
         options = self._read_options()
-        # Spark keeps the pruned plan for all scans of a DataFrame, so pruning must be asked for.
-        prunes = options.prune_by_filters and pushes_filters()
-        return (PushingReader if prunes else ExchangeReader)(self.store(), options, schema)
+        # Spark's own scans of a DataFrame share the first one's plan, so pruning must be asked for.
+        prunes = pushes_filters() and (options.prune_by_filters or has_own_plan(schema))
+        kind = PushingReader if prunes else ExchangeReader
+        return kind(self.store(), options, schema, self._newest)
 
     def _read_options(self) -> ReadOptions:
         return ReadOptions.resolve(dict(self.options), self.conf)

@@ -70,6 +70,22 @@ def test_steps_are_read_alone_in_ranges_and_as_of_a_moment(spark: Any, root: str
         assert rows(read(spark, root, asOfStep=step)) == rows(frame), step
 
 
+@pytest.mark.parametrize("steps", ["", "all", "latest"])
+def test_a_frame_keeps_the_snapshot_it_was_made_of(spark: Any, root: str, steps: str) -> None:
+    """Later steps change none of its scans, however many, filtered or not, joined with itself."""
+    write(people(spark), root, **KEYED)
+    options = {"steps": steps} if steps else {}
+    made = read(spark, root, **options)
+    given = spark.read.format("ffqshuffle").options(**options).schema(made.schema).load(root)
+    assert given.count() == 100
+    write(people(spark, 100), root)
+    for frame in (made, given):
+        assert rows(frame) == rows(people(spark))
+        assert frame.where("id >= 100").count() == 0
+        assert frame.join(frame.select("id"), "id").count() == 100
+    assert read(spark, root, steps="all").count() == 200
+
+
 def test_appended_columns_are_found_by_name(spark: Any, root: str) -> None:
     write(people(spark), root, **KEYED)
     write(people(spark, 100).select("x", "name", "id", "k"), root)

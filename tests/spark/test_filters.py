@@ -173,6 +173,33 @@ def test_scans_of_one_frame_keep_their_own_filters(spark: Any, roots: dict[str, 
     assert low.crossJoin(high.selectExpr("v AS w")).count() == 100
 
 
+def test_columns_that_a_query_does_not_need_are_not_asked_for(
+    spark: Any, roots: dict[str, str]
+) -> None:
+    """Of nested columns too, and for a count, which needs none."""
+    exchange = read(spark, roots["k"])
+    for query, needed in (
+        (exchange.select("v"), {"v"}),
+        (exchange.where("name = 'name 5'").select("d"), {"name", "d"}),
+        (exchange.select("p.x"), {"p"}),
+    ):
+        assert scanned(query) == needed
+    assert len(scanned(exchange.selectExpr("COUNT(*)"))) == 1
+    assert exchange.count() == 600
+    assert exchange.select("p.x").distinct().count() == 50
+    assert exchange.select("p", "v", "k").columns == ["p", "v", "k"]
+    assert (
+        read(spark, roots["k"], metadataColumns="true").select("_ffq_step").distinct().count() == 1
+    )
+
+
+def scanned(query: Any) -> set[str]:
+    """The columns that the scan of a query gives out."""
+    plan = query._jdf.queryExecution().optimizedPlan()
+    (leaf,) = [plan.collectLeaves().apply(i) for i in range(plan.collectLeaves().size())]
+    return {leaf.output().apply(i).name() for i in range(leaf.output().size())}
+
+
 def keep_only(root: str, partition: int) -> None:
     """Delete the parts of all other partitions."""
     for name in part_files(root):
@@ -186,11 +213,11 @@ def test_equality_on_the_key_opens_one_partition_only(spark: Any, frame: Any, ro
     partition = frame.selectExpr("PMOD(HASH(5), 16) AS p").first().p
     keep_only(root, partition)
     for condition in ("k = 5", "k <=> 5", "k IN (5)", "k = 5 AND v > 3"):
-        found = read(spark, root, pruneByFilters="true").where(condition)
+        found = read(spark, root).where(condition)
         assert rows(found) == rows(frame.where(condition))
         assert found.count() == 3
     for condition in ("k = 5 OR v = 17", "k > 5", "TRUE"):
-        message = failure(read(spark, root, pruneByFilters="true").where(condition).collect)
+        message = failure(read(spark, root).where(condition).collect)
         assert "FFQ_CORRUPT_PART" in message
         assert root in message
 
@@ -198,9 +225,7 @@ def test_equality_on_the_key_opens_one_partition_only(spark: Any, frame: Any, ro
 def test_null_keys_are_looked_for_in_their_own_partition(spark: Any, frame: Any, root: str) -> None:
     write(frame, root, keys="k", partitions=16, statistics="none")
     keep_only(root, frame.selectExpr("PMOD(HASH(CAST(NULL AS INT)), 16) AS p").first().p)
-    assert rows(read(spark, root, pruneByFilters="true").where("k IS NULL")) == rows(
-        frame.where("k IS NULL")
-    )
+    assert rows(read(spark, root).where("k IS NULL")) == rows(frame.where("k IS NULL"))
 
 
 def test_ranges_leave_parts_unread_by_their_statistics(spark: Any, root: str) -> None:
@@ -210,12 +235,8 @@ def test_ranges_leave_parts_unread_by_their_statistics(spark: Any, root: str) ->
     for part in Exchange(root).parts().to_pylist():
         if part["map_task"] == 0:
             Path(root, part["file"]).unlink()
-    assert rows(read(spark, root, pruneByFilters="true").where("v >= 150")) == rows(
-        df.where("v >= 150")
-    )
-    assert "FFQ_CORRUPT_PART" in failure(
-        read(spark, root, pruneByFilters="true").where("v >= 50").collect
-    )
+    assert rows(read(spark, root).where("v >= 150")) == rows(df.where("v >= 150"))
+    assert "FFQ_CORRUPT_PART" in failure(read(spark, root).where("v >= 50").collect)
 
 
 def counting_source(log: str) -> type:

@@ -13,8 +13,10 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
 /** `spark.sql.extensions=io.ffq.spark.FfqExtensions`. */
 class FfqExtensions extends (SparkSessionExtensions => Unit) {
 
-  override def apply(extensions: SparkSessionExtensions): Unit =
+  override def apply(extensions: SparkSessionExtensions): Unit = {
     extensions.injectPostHocResolutionRule(session => StampWrites(session))
+    extensions.injectPostHocResolutionRule(_ => OwnPlans)
+  }
 }
 
 /**

@@ -1,0 +1,98 @@
+package io.ffq.spark
+
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.connector.catalog.{SupportsRead, Table, TableCapability}
+import org.apache.spark.sql.connector.read.{Scan, ScanBuilder, SupportsPushDownFilters, SupportsPushDownRequiredColumns}
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
+import org.apache.spark.sql.execution.datasources.v2.python.{PythonDataSourceCreationResult, PythonDataSourceV2, PythonScanBuilder, PythonTable}
+import org.apache.spark.sql.sources.Filter
+import org.apache.spark.sql.types.{MetadataBuilder, StructField, StructType}
+import org.apache.spark.sql.util.CaseInsensitiveStringMap
+
+/** Reads of an exchange go through [[ExchangeTable]]. */
+private object OwnPlans extends Rule[LogicalPlan] {
+
+  /** Another Spark may have these classes in another shape; then reads go Spark's way. */
+  override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveOperators {
+    case relation @ DataSourceV2Relation(table: PythonTable, _, _, _, _, _) if table.name() == Settings.Format =>
+      try ExchangeTable.of(table).fold(relation)(own => relation.copy(table = own))
+      catch { case error: LinkageError => Steward.complain(error); relation }
+  }
+}
+
+/**
+ * An exchange as a table whose scans are planned one by one.
+ *
+ * Spark keeps one plan for a Python source and gives it to all scans of a DataFrame, pruned by the
+ * filters of whichever came first. Here each scan has a plan of its own, so that filters may prune,
+ * and asks for the columns it needs. The Python source itself stays one for the DataFrame: it
+ * remembers the snapshot.
+ */
+private class ExchangeTable(table: PythonTable, source: PythonDataSourceV2) extends Table with SupportsRead {
+
+  override def name(): String = table.name()
+
+  override def schema(): StructType = table.schema()
+
+  override def capabilities(): java.util.Set[TableCapability] = table.capabilities()
+
+  override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder =
+    new ExchangeScanBuilder(source, schema(), options)
+}
+
+private object ExchangeTable {
+
+  /** None where Spark's table does not hold its source as expected. */
+  def of(table: PythonTable): Option[ExchangeTable] =
+    classOf[PythonTable].getDeclaredFields.find(_.getType == classOf[PythonDataSourceV2]).map { field =>
+      field.setAccessible(true)
+      new ExchangeTable(table, field.get(table).asInstanceOf[PythonDataSourceV2])
+    }
+}
+
+private class ExchangeScanBuilder(source: PythonDataSourceV2, all: StructType, options: CaseInsensitiveStringMap)
+    extends ScanBuilder with SupportsPushDownFilters with SupportsPushDownRequiredColumns {
+
+  private var filters = Array.empty[Filter]
+  private var columns = all
+
+  /** Spark applies all filters again: ours only prune. */
+  override def pushFilters(pushed: Array[Filter]): Array[Filter] = {
+    filters = pushed
+    pushed
+  }
+
+  override def pushedFilters(): Array[Filter] = Array.empty
+
+  override def pruneColumns(required: StructType): Unit = {
+    val named = all.filter(field => required.fieldNames.contains(field.name))
+    // A batch without columns cannot tell its number of rows.
+    columns = StructType(if (named.isEmpty) Seq(all.minBy(_.dataType.defaultSize)) else named)
+  }
+
+  override def build(): Scan = {
+    val builder = new PythonScanBuilder(new ScanSource(source), Settings.Format, marked(columns), options)
+    if (filters.nonEmpty) builder.pushFilters(filters)
+    builder.build()
+  }
+
+  /** Tells the Python side that the plan is this scan's alone; it sees the schema, but no options. */
+  private def marked(columns: StructType): StructType = StructType(columns.map { field =>
+    val metadata = new MetadataBuilder().withMetadata(field.metadata).putBoolean("ffq.ownPlan", true).build()
+    StructField(field.name, field.dataType, field.nullable, metadata)
+  })
+}
+
+/** The plan of one scan over a Python source that several share. */
+private class ScanSource(shared: PythonDataSourceV2) extends PythonDataSourceV2 {
+
+  setShortName(Settings.Format)
+
+  /** Without a schema Python is asked for its own, and remembers what snapshot that was of. */
+  override def getOrCreateDataSourceInPython(
+      shortName: String,
+      options: CaseInsensitiveStringMap,
+      userSpecifiedSchema: Option[StructType]): PythonDataSourceCreationResult =
+    shared.getOrCreateDataSourceInPython(shortName, options, None)
+}
