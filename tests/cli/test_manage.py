@@ -1,0 +1,173 @@
+"""The verbs about queries and set-up: what they print for people and machines, how they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Place
+from exchange.cleanup_scene import Scene, rows_of
+
+from ffq_spark import conf
+from ffq_spark.exchange.cancel import end_unfinished, read_cancel
+from ffq_spark.format import layout
+
+
+@pytest.fixture
+def scene(root: str) -> Scene:
+    return Scene(Place(root))
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [os.path.join(os.path.dirname(sys.executable), "ffq-spark"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def as_json(*arguments: str, code: int = 0) -> Any:
+    done = run(*arguments, "--json")
+    assert done.returncode == code, done.stderr
+    return json.loads(done.stdout)
+
+
+# --- status and check -------------------------------------------------------------------------
+
+
+def test_status_lists_all_queries_or_one(scene: Scene) -> None:
+    step, aborted, running = scene.write(), scene.ended(), scene.begin()
+    listed = as_json("status", scene.exchange.root)
+    assert [(row["query"], row["state"]) for row in listed] == [
+        (step.body.query, "SUCCEEDED"),
+        (aborted.query, "FAILED"),
+        (running.query, "QUEUED"),
+    ]
+    assert listed[0]["ended"] >= listed[0]["started"] and listed[2]["ended"] is None
+    assert as_json("status", scene.exchange.root, str(aborted.query)) == [listed[1]]
+    text = run("status", scene.exchange.root).stdout
+    assert "SUCCEEDED" in text and "QUEUED" in text and str(running.query) in text
+
+
+def test_status_of_an_unknown_query_is_a_usage_error(scene: Scene) -> None:
+    scene.write()
+    done = run("status", scene.exchange.root, "12345")
+    assert done.returncode == 2 and "FFQ_QUERY_NOT_FOUND" in done.stderr
+
+
+def test_check_tells_what_is_no_longer_active(scene: Scene) -> None:
+    aborted, _ = scene.ended(), scene.begin(lease_seconds=3600)
+    gone = scene.ledger.begin("append", "app", query=7, lease_seconds=1)
+    old = gone.encode().replace(str(gone.created_at_ms).encode(), b"1")
+    scene.store.write(layout.query(7), [old])
+    found = {row["query"]: row["why"] for row in as_json("check", scene.exchange.root)}
+    assert found == {7: "lease gone", aborted.query: "ABORTED"}
+
+
+# --- cancel -----------------------------------------------------------------------------------
+
+
+def test_cancel_leaves_a_request_for_the_initiator(scene: Scene) -> None:
+    query = scene.begin().query
+    told = as_json("cancel", scene.exchange.root, str(query), "-m", "too slow")
+    record = read_cancel(scene.store, query)
+    assert record is not None and record.message == "too slow"
+    assert told == {"query": query, "asked_by": record.who, "message": "too slow"}
+    again = run("cancel", scene.exchange.root, str(query), "-m", "other")
+    assert again.returncode == 0 and record.who in again.stdout and "too slow" in again.stdout
+
+
+def test_cancel_of_what_has_ended_or_never_was_is_a_usage_error(scene: Scene) -> None:
+    ended = scene.begin().query
+    end_unfinished(scene.store, ended, "")
+    for query, code in ((ended, "FFQ_QUERY_ENDED"), (12345, "FFQ_QUERY_NOT_FOUND")):
+        done = run("cancel", scene.exchange.root, str(query), "--json")
+        assert done.returncode == 2
+        assert json.loads(done.stderr)["error"] == code
+        assert read_cancel(scene.store, query) is None
+
+
+# --- gc ---------------------------------------------------------------------------------------
+
+
+def test_gc_removes_what_is_past_the_ttl(scene: Scene) -> None:
+    step, _ = scene.twins()
+    report = as_json("gc", scene.exchange.root)
+    assert (report["files"], report["attempts"]) == (0, [])
+    stale = scene.data(step.body.query, 2)
+    dry = as_json("gc", scene.exchange.root, "--ttl", "0", "--dry-run")
+    assert dry["dry_run"] and dry["files"] == len(stale)
+    assert scene.data(step.body.query, 2) == stale
+    report = as_json("gc", scene.exchange.root, "--ttl", "0")
+    assert report == {**dry, "dry_run": False}
+    assert scene.data(step.body.query, 2) == set()
+    assert scene.rows() == rows_of(step)
+
+
+def test_gc_tells_people_what_it_did_and_would_do(scene: Scene) -> None:
+    scene.twins()
+    would = run("gc", scene.exchange.root, "--ttl", "0", "--dry-run").stdout
+    did = run("gc", scene.exchange.root, "--ttl", "0").stdout
+    assert would.startswith("would remove ") and did.startswith("removed ")
+    assert would.removeprefix("would remove") == did.removeprefix("removed")
+    assert " in 1 attempts" in did
+
+
+def test_gc_expires_replaced_versions_when_asked(scene: Scene) -> None:
+    for _ in range(3):
+        scene.write("replace")
+    assert as_json("gc", scene.exchange.root)["expired"] == []
+    assert as_json("gc", scene.exchange.root, "--retention", "0")["expired"] == [1]
+    read = run("parts", scene.exchange.root, "--steps", "1")
+    assert read.returncode == 2 and "FFQ_STEP_EXPIRED" in read.stderr
+
+
+def test_gc_that_had_to_leave_something_is_a_finding(scene: Scene) -> None:
+    ended = scene.ended()
+    scene.store.write(layout.outcome(ended.query), [b"{"])
+    report = as_json("gc", scene.exchange.root, "--ttl", "0", code=1)
+    (problem,) = report["problems"]
+    assert "FFQ_CORRUPT_RECORD" in problem
+    done = run("gc", scene.exchange.root, "--ttl", "0")
+    assert done.returncode == 1 and "left alone: " in done.stdout
+
+
+@pytest.mark.parametrize(
+    "wrong", [["--ttl", "-1"], ["--ttl", "nan"], ["--rule", "ffq"], ["--rule", "nonsense"]]
+)
+def test_gc_with_options_that_cannot_be_is_a_usage_error(scene: Scene, wrong: list[str]) -> None:
+    scene.twins()
+    everything = scene.everything()
+    done = run("gc", scene.exchange.root, *wrong)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert scene.everything() == everything
+
+
+@pytest.mark.parametrize("verb", [["status"], ["check"], ["cancel", "1"], ["gc"]])
+def test_storage_that_fails_is_exit_code_3(verb: list[str]) -> None:
+    place = ["s3://127.0.0.1/x", "--storage", "endpoint_url=http://127.0.0.1:1"]
+    done = run(verb[0], place[0], *verb[1:], *place[1:])
+    assert done.returncode == 3 and "FFQ_STORE_FAILED" in done.stderr
+
+
+# --- set-up -----------------------------------------------------------------------------------
+
+
+def test_jar_is_the_file_that_holds_the_classes_that_conf_names() -> None:
+    path = Path(run("jar").stdout.strip())
+    with zipfile.ZipFile(path) as archive:
+        names = set(archive.namelist())
+    for name in conf.BRIDGE.values():
+        assert name.replace(".", "/") + ".class" in names
+
+
+def test_conf_says_the_same_in_every_format() -> None:
+    settings = json.loads(run("conf", "--format", "json").stdout)
+    assert settings == conf.flags() and settings["spark.jars"] == run("jar").stdout.strip()
+    lines = run("conf").stdout.splitlines()
+    assert lines == [f"--conf {name}={value}" for name, value in settings.items()]
+    lines = run("conf", "--format", "properties").stdout.splitlines()
+    assert dict(line.split(" ", 1) for line in lines) == settings

@@ -1,0 +1,93 @@
+"""The steward as a real process, and the driver that talks to it."""
+
+from __future__ import annotations
+
+import json
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from conftest import Place
+from exchange.cleanup_scene import Scene
+
+from ffq_spark.exchange import leases
+from ffq_spark.exchange.attempt_log import AttemptLog, read_logs
+from ffq_spark.format.records import LeaseRecord
+
+APP = "app-1"
+EXIT_SECONDS = 10
+Event = dict[str, Any]
+
+
+def wait_for(condition: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + 60
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.02)
+    return found
+
+
+class Steward:
+    """The process, and the driver's side of its pipes."""
+
+    def __init__(self, **hello: Any) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "ffq_spark.spark.steward"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        self.send({"event": "hello", "initiator": APP, "lease_seconds": 30, **hello})
+
+    def send(self, *events: Event) -> None:
+        self.write(b"".join(json.dumps(event).encode() + b"\n" for event in events))
+
+    def write(self, data: bytes) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(data)
+        self.process.stdin.flush()
+
+    def orders(self, seconds: float) -> bool:
+        """Whether the driver is told anything within this time."""
+        return bool(select.select([self.process.stdout], [], [], seconds)[0])
+
+    def close(self) -> tuple[str, str]:
+        """Close the pipe, and give what it still wrote: orders and complaints."""
+        out, err = self.process.communicate(timeout=EXIT_SECONDS)
+        assert self.process.returncode == 0
+        return out.decode(), err.decode()
+
+
+class Driver(Scene):
+    """An exchange with one query of this application, and its events."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__(Place(root))
+        self.query = self.begin().query
+        self.jobs = 0
+
+    def event(self, kind: str, **values: Any) -> Event:
+        return {"event": kind, "root": self.place.root, "query": self.query, **values}
+
+    def open(self) -> Event:
+        return self.event("open", storage={})
+
+    def task(self, kind: str, number: int, **values: Any) -> Event:
+        known = {"stage": 1, "stage_attempt": 0, "attempt_number": 0, "executor": "0", "host": "h"}
+        own = {"task": number, "map_task": number, "speculative": False, "launch_ms": 5}
+        return self.event(kind, **{**known, **own, **values})
+
+    def log(self) -> AttemptLog:
+        return read_logs(self.store, self.query).get(self.query, AttemptLog())
+
+    def lease(self) -> LeaseRecord | None:
+        return leases.read(self.store, APP)
+
+    def meet(self, steward: Steward) -> None:
+        """Wait until the steward has handled everything that was sent."""
+        self.jobs += 1
+        steward.send(self.event("job_end", reason="", job=self.jobs))
+        wait_for(lambda: self.jobs in [event.get("job") for event in self.log().events])
