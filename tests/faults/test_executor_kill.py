@@ -45,6 +45,7 @@ def test_an_executor_killed_between_two_parts_costs_and_adds_no_row(
             kill(own_executor())
             fs.wait_for(lambda: False)
 
+    fs.wait_for(lambda: len(executors(app)) == 2)
     before = executors(app)
     cluster.dataSource.register(fs.hooked_source(stored=die))
     fs.save(rows_of(cluster, arrange), root)
