@@ -153,6 +153,13 @@ class StepExpired(FfqPlanningError):
     remedy = "`ffq-spark steps ROOT` lists the steps that can still be read"
 
 
+class NoCommonVersion(FfqPlanningError):
+    """The exchanges hold no batch of one stream in common."""
+
+    code = "FFQ_NO_COMMON_VERSION"
+    remedy = "Wait until the stream has written to all of them, or leave one out"
+
+
 class Canceled(FfqExecutionError):
     """The query was canceled; nothing of it becomes visible."""
 
@@ -182,6 +189,56 @@ class Fenced(FfqExecutionError):
 
     code = "FFQ_FENCED"
     remedy = "Run the write again; its rows were not added"
+
+
+class StepGap(FfqExecutionError):
+    """A stream's batch came before the one that precedes it."""
+
+    code = "FFQ_STEP_GAP"
+    remedy = "Write the missing batch first, or give the stream another `streamId`"
+
+
+class StreamOwned(FfqExecutionError):
+    """The stream belongs to another streaming query."""
+
+    code = "FFQ_STREAM_OWNED"
+    remedy = (
+        "Give this one a `streamId` of its own; if the other is gone for good, `takeover=true` "
+        "lets this one go on with the stream, all of its batches counting as new"
+    )
+
+
+class DuplicateBatch(FfqExecutionError):
+    """The batch is in the log already; nothing of this run becomes visible."""
+
+    code = "FFQ_DUPLICATE_BATCH"
+
+
+class ReplayMismatch(FfqExecutionError):
+    """A batch that was run again gave other rows than the first time."""
+
+    code = "FFQ_REPLAY_MISMATCH"
+    remedy = (
+        "Make the query deterministic (no rand(), current_timestamp() or unstable order), or set "
+        "`onMismatch`"
+    )
+
+
+class NoOffsets(FfqExecutionError):
+    """The offsets that a batch was made from cannot be found."""
+
+    code = "FFQ_NO_OFFSETS"
+    remedy = "Give `checkpointLocation` as an option of the write, where this process can read it"
+
+
+class Replaced(FfqExecutionError):
+    """A stream of appended rows met a step that replaces all earlier ones."""
+
+    code = "FFQ_REPLACED"
+    remedy = (
+        "Start a new query, which begins with the new snapshot, or set `onReplace` to `follow` or "
+        "`skip`"
+    )
 
 
 class BadCommit(FfqExecutionError):

@@ -27,7 +27,7 @@ STORAGE_PREFIX = "storage."
 MAX_PARTITIONS = 10_000
 
 _SIZE = re.compile(r"([0-9]+)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
-_INITIATOR = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
 
 # What Spark itself adds to the options of a source.
@@ -106,11 +106,16 @@ def attempt(value: str) -> str:
     return "latest" if int(choice) == 0 else str(number(1)(choice))
 
 
-def initiator(value: str) -> str:
+def safe_name(value: str) -> str:
     """A name that is safe as a file's."""
-    if not _INITIATOR.fullmatch(value):
+    if not _NAME.fullmatch(value):
         raise ValueError("not made of letters, digits, dots, dashes and underscores")
     return value
+
+
+def starting_step(value: str) -> str:
+    """`earliest`, `latest` or a step's number."""
+    return value.lower() if value.lower() in ("earliest", "latest") else str(number(1)(value))
 
 
 def option(
@@ -223,6 +228,14 @@ class WriteOptions(Options):
         "arrow",
         "`arrow`: each part is one Arrow IPC stream. `ffqs`: FFQ version 2 frames.",
     )
+    weight_column: str = option(
+        "weightColumn",
+        text,
+        "",
+        "A column of signed integers that makes the rows a Z-set: a row counts as often as the sum "
+        "of its weights says, and -1 takes back what 1 gave. Later writes take the exchange's own.",
+        per_call=True,
+    )
     sort_by: tuple[str, ...] = option(
         "sortBy",
         names,
@@ -258,7 +271,7 @@ class WriteOptions(Options):
     )
     initiator: str = option(
         "initiator",
-        initiator,
+        safe_name,
         "",
         "Who makes the write. The plugin sets it, with `query` and `leaseSeconds`.",
         per_call=True,
@@ -270,6 +283,46 @@ class WriteOptions(Options):
         0,
         "How long the initiator counts as alive after its last sign of life; 0: it gives none.",
         per_call=True,
+    )
+    stream_id: str = option(
+        "streamId",
+        safe_name,
+        "",
+        "The stream that a batch belongs to: its batches become steps in order, each once. It "
+        "belongs to one streaming query.",
+        per_call=True,
+        shown="of a streaming query its own id",
+    )
+    batch: int | None = option(
+        "batch",
+        number(0),
+        None,
+        "With `streamId`, in a batch write: the number of the batch. Run again it changes nothing.",
+        per_call=True,
+        shown="Spark's, of a streaming query",
+    )
+    on_mismatch: str = option(
+        "onMismatch",
+        one_of("warn", "fail", "ignore"),
+        "warn",
+        "What to do if a batch that is run again gives other rows than the first time. The first "
+        "run's rows stay in any case.",
+    )
+    takeover: bool = option(
+        "takeover",
+        boolean,
+        False,
+        "Take a stream over from another streaming query, which may then write to it no more.",
+        per_call=True,
+        shown="false",
+    )
+    require_offsets: bool = option(
+        "requireOffsets",
+        boolean,
+        False,
+        "Refuse a batch whose source offsets cannot be recorded; they are found through the option "
+        "`checkpointLocation`.",
+        shown="false",
     )
     unsafe_commit: bool = option(
         "unsafeCommit",
@@ -361,6 +414,48 @@ class ReadOptions(Options):
         "query, once: Spark 4.3 plans its later scans with the filters of the first. With "
         "the plugin filters always prune, and safely.",
         shown="false",
+    )
+    consolidate: bool = option(
+        "consolidate",
+        boolean,
+        False,
+        "With `weightColumn`: give each row once with the sum of its weights, and none whose sum "
+        "is 0.",
+        per_call=True,
+        shown="false",
+    )
+    starting_step: str = option(
+        "startingStep",
+        starting_step,
+        "earliest",
+        "Where a stream begins: `earliest` (the current snapshot), `latest` (what comes from now "
+        "on), or a step's number.",
+        per_call=True,
+    )
+    max_steps_per_trigger: int = option(
+        "maxStepsPerTrigger", number(0), 0, "At most so many steps in one batch; 0: no limit."
+    )
+    max_bytes_per_trigger: int | None = option(
+        "maxBytesPerTrigger",
+        size,
+        None,
+        "About so many bytes in one batch; always at least one step.",
+        shown="no limit",
+    )
+    consumer: str = option(
+        "consumer",
+        safe_name,
+        "",
+        "A name under which a stream's progress is recorded; retention keeps what it has not read.",
+        per_call=True,
+    )
+    on_replace: str = option(
+        "onReplace",
+        one_of("fail", "follow", "skip"),
+        "fail",
+        "What a stream does with a step that replaces all earlier ones: `fail`, `follow` (give its "
+        "rows out as new ones) or `skip` it.",
+        per_call=True,
     )
     metadata_columns: bool = option(
         "metadataColumns",

@@ -37,7 +37,10 @@ def propose(
     hash = options.hash or (existing.hash if existing else "spark")
     for key in keys:
         check_key_type(key, column(schema, key, "keys").type, hash)
-    proposal = ExchangeRecord.of(schema, keys, partitions, hash, spark_schema)
+    weight = options.weight_column or (existing.weight if existing else None)
+    if weight in keys:
+        raise BadOption(f"{weight!r} is a key and cannot be the weight too", option="weightColumn")
+    proposal = ExchangeRecord.of(schema, keys, partitions, hash, spark_schema, weight)
     if existing is None:
         return proposal
     agree(existing, proposal, root)
@@ -45,8 +48,8 @@ def propose(
 
 
 def agree(existing: ExchangeRecord, proposal: ExchangeRecord, root: str) -> None:
-    """Refuse a write whose keys, partitions, hash or schema differ from the exchange's."""
-    for name in ("keys", "partitions", "hash"):
+    """Refuse a write whose keys, partitions, hash, weight or schema differ from the exchange's."""
+    for name in ("keys", "partitions", "hash", "weight"):
         there, given = getattr(existing, name), getattr(proposal, name)
         if there != given:
             raise ExchangeMismatch(f"{name} of {root}: the exchange has {there}, not {given}")

@@ -7,17 +7,17 @@ be read. Outcomes are kept for ever: they are what refuses a driver that wakes u
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from ffq_spark.errors import BadOption, CorruptRecord, FfqError
-from ffq_spark.exchange import attempts, leases, retention
+from ffq_spark.exchange import attempts, batches, consumers, leases, retention
 from ffq_spark.exchange.ledger import Ledger
 from ffq_spark.exchange.unrecorded import stale_by_ffq, stale_without_records
 from ffq_spark.format import layout
 from ffq_spark.format.ids import now_ms, query_time_ms
-from ffq_spark.format.records import Outcome, OutcomeRecord, QueryRecord, StepRecord
+from ffq_spark.format.records import Outcome, OutcomeRecord, QueryRecord, StepBody, StepRecord
 from ffq_spark.store import Store
 
 RULES = ("registered", "ffq")
@@ -120,8 +120,7 @@ class _Sweep:
                 self._sweep(query, known=query in opened)
         if retention_ms is not None:
             with self._reported("the log"):
-                for step in retention.expirable_steps(self._store, self.now - retention_ms):
-                    self._expire(step)
+                self._expire(retention.expirable_steps(self._store, self.now - retention_ms))
         self._leftovers()
 
     @contextmanager
@@ -160,7 +159,11 @@ class _Sweep:
         return outcome
 
     def _stale(self, outcome: OutcomeRecord) -> None:
-        if outcome.step is not None and self._is_old(outcome.at_ms):
+        if outcome.step is None or not self._is_old(outcome.at_ms):
+            return
+        if _is_superseded(self._store, outcome.query, outcome.step):
+            self._remove_query(outcome.query)
+        else:
             _, others = attempts.split_registered(self._store, outcome.step)
             self.remove(others, attempts.directories(others))
 
@@ -184,15 +187,23 @@ class _Sweep:
             files.append((layout.manifest(query), self._manifests[query]))
         self.remove(files, [directory])
 
-    def _expire(self, step: StepRecord) -> None:
-        registered, _ = attempts.split_registered(self._store, step.body)
-        # The marker comes first: whoever then misses a file can say why. The manifest goes last:
-        # as long as it is there, the next collector finishes what this one has begun.
+    def _expire(self, expirable: Iterable[StepRecord]) -> None:
+        steps = self._unneeded(expirable)
+        # The marker comes first: whoever then misses a file can say why, and who asks to hold a
+        # step sees it, or is seen here.
         if not self._report.dry_run:
-            self._store.create_once(layout.expired(step.step), b"{}\n")
-        self.remove(registered, attempts.directories(registered))
-        self.remove([(step.body.manifest, step.body.manifest_bytes)], [])
-        self._report.expired.append(step.step)
+            for step in steps:
+                self._store.create_once(layout.expired(step.step), b"{}\n")
+        for step in self._unneeded(steps):
+            registered, _ = attempts.split_registered(self._store, step.body)
+            self.remove(registered, attempts.directories(registered))
+            # The manifest goes last: while it is there, the next collector finishes this work.
+            self.remove([(step.body.manifest, step.body.manifest_bytes)], [])
+            self._report.expired.append(step.step)
+
+    def _unneeded(self, steps: Iterable[StepRecord]) -> list[StepRecord]:
+        first = consumers.needed_from(self._store)
+        return [step for step in steps if first is None or step.step < first]
 
     def remove(self, files: Sequence[tuple[str, int]], directories: Sequence[str]) -> None:
         """Delete files, and what a file system keeps of their directories."""
@@ -216,6 +227,14 @@ class _Sweep:
                     self._report.leftovers += 1
                     if not dry_run:
                         leases.release(self._store, initiator)
+
+
+def _is_superseded(store: Store, query: int, body: StepBody) -> bool:
+    """Whether another run of its stream's batch became the step."""
+    if body.stream is None:
+        return False
+    winner = batches.read(store, body.stream.stream, body.stream.epoch, body.stream.batch)
+    return winner is not None and winner.query != query
 
 
 def _queries(store: Store) -> dict[int, bool]:

@@ -11,14 +11,17 @@ import pyarrow as pa
 
 from ffq_spark.errors import BadOption, PartitionNotFound
 from ffq_spark.exchange import attempts as stored
-from ffq_spark.exchange import resolution
+from ffq_spark.exchange import consumers, resolution
+from ffq_spark.exchange import pause as pausing
 from ffq_spark.exchange.agreement import column
 from ffq_spark.exchange.attempt_states import AttemptState, attempt_states
 from ffq_spark.exchange.cancel import USER_CANCELED, request_cancel
 from ffq_spark.exchange.cleanup import DEFAULT_TTL_SECONDS, GcReport, collect, inactive_queries
+from ffq_spark.exchange.consolidation import check_consolidates, read_rows
+from ffq_spark.exchange.consumers import ConsumerRecord, HoldRecord
 from ffq_spark.exchange.keys import key_predicates, matching_rows
 from ffq_spark.exchange.ledger import Ledger
-from ffq_spark.exchange.reader import METADATA_FIELDS, fetch_part, read_parts
+from ffq_spark.exchange.reader import METADATA_FIELDS, fetch_part
 from ffq_spark.exchange.resolution import Resolved
 from ffq_spark.exchange.snapshot import (
     Snapshot,
@@ -66,6 +69,7 @@ class ReadArguments(TypedDict, total=False):
     attempt: int | str | None
     verify: str | None
     metadata_columns: bool | None
+    consolidate: bool | None
 
 
 class Exchange:
@@ -127,15 +131,13 @@ class Exchange:
         1
         """
         snapshot, chosen = self._snapshot(options)
+        exchange = snapshot.exchange
+        check_consolidates(exchange, chosen)
         parts = snapshot.parts(partitions=chosen.partitions)
-        schema = output_schema(snapshot.exchange.schema, chosen)
-        batches = read_parts(
-            self._store,
-            parts,
-            snapshot.exchange.schema,
-            columns=chosen.columns or None,
-            metadata=chosen.metadata_columns,
-            verify=chosen.verify,
+        schema = output_schema(exchange.schema, chosen)
+        columns, metadata = chosen.columns or None, chosen.metadata_columns
+        batches = read_rows(
+            self._store, parts, exchange, chosen, columns=columns, metadata=metadata
         )
         return pa.RecordBatchReader.from_batches(schema, batches)
 
@@ -146,19 +148,20 @@ class Exchange:
         """
         snapshot, chosen = self._snapshot(options)
         exchange = snapshot.exchange
+        check_consolidates(exchange, chosen)
         predicates = key_predicates(exchange, key)
         parts = snapshot.parts(predicates, chosen.partitions)
         columns = list(chosen.columns or exchange.schema.names)
         needed = [*columns, *(name for name in exchange.keys if name not in columns)]
         found = [
             matching_rows(batch, predicates)
-            for batch in read_parts(
+            for batch in read_rows(
                 self._store,
                 parts,
-                exchange.schema,
+                exchange,
+                chosen,
                 columns=needed,
                 metadata=chosen.metadata_columns,
-                verify=chosen.verify,
             )
         ]
         schema = output_schema(exchange.schema, replace(chosen, columns=tuple(columns)))
@@ -215,6 +218,38 @@ class Exchange:
             rule=rule,
             retention_ms=None if retention is None else _milliseconds(retention, "retention"),
         )
+
+    def hold(self, step: int, name: str) -> HoldRecord:
+        """Keep a step readable, with all that are visible with it, until it is released."""
+        return consumers.hold(self._store, name, step)
+
+    def release(self, name: str) -> None:
+        """End a hold."""
+        consumers.release(self._store, name)
+
+    def holds(self) -> list[HoldRecord]:
+        """The holds there are."""
+        return consumers.holds(self._store)
+
+    def consumers(self) -> list[ConsumerRecord]:
+        """The streams that read under a name, and how far they have come."""
+        return consumers.consumers(self._store)
+
+    def forget(self, consumer: str) -> None:
+        """Let retention pass a consumer that will not come back."""
+        consumers.forget(self._store, consumer)
+
+    def pause(self, at: int | None = None) -> int:
+        """Let all streams that read this exchange come to rest at one step, and say which."""
+        return pausing.pause(self._store, at)
+
+    def resume(self) -> None:
+        """End a pause."""
+        pausing.resume(self._store)
+
+    def paused_at(self) -> int | None:
+        """The step at which streams rest, if there is a pause; 0 while it is being decided."""
+        return pausing.paused_at(self._store)
 
     def fetch(
         self,

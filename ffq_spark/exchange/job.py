@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from ffq_spark.exchange.agreement import column
+from ffq_spark.exchange.zset import check_weight
 from ffq_spark.format.ordering import check_sortable
 from ffq_spark.format.records import ExchangeRecord, QueryRecord
 from ffq_spark.format.statistics import choose
@@ -24,6 +25,8 @@ class WriteJob:
     sort_by: tuple[str, ...]
     statistics: tuple[str, ...]
     max_buffer_bytes: int
+    digests: bool = False
+    """Whether rows are digested, so that a replay can be compared with the first run."""
 
     @classmethod
     def of(cls, exchange: ExchangeRecord, query: QueryRecord, options: WriteOptions) -> WriteJob:
@@ -35,6 +38,7 @@ class WriteJob:
             options.sort_by,
             tuple(field.name for field in choose(exchange.schema, options.statistics)),
             options.max_buffer_bytes,
+            bool(options.stream_id),
         )
 
     @property
@@ -43,7 +47,9 @@ class WriteJob:
 
 
 def check_columns(options: WriteOptions, schema: pa.Schema) -> None:
-    """Refuse `sortBy` and `statistics` that the rows cannot satisfy, before anything is written."""
+    """Refuse columns of options that the rows cannot satisfy, before anything is written."""
     for name in options.sort_by:
         check_sortable(name, column(schema, name, "sortBy").type)
     choose(schema, options.statistics)
+    if options.weight_column:
+        check_weight(schema, options.weight_column)

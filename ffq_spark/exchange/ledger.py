@@ -9,29 +9,42 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from ffq_spark.errors import BadCommit, BadOption, CorruptRecord, Fenced, QueryExists, StoreFailed
+from ffq_spark.errors import (
+    BadCommit,
+    BadOption,
+    CorruptRecord,
+    DuplicateBatch,
+    Fenced,
+    QueryExists,
+    StoreFailed,
+)
+from ffq_spark.exchange import batches
 from ffq_spark.exchange.agreement import agree
 from ffq_spark.exchange.log import StepLog
 from ffq_spark.format import layout, manifest
+from ffq_spark.format.digest import Digest
 from ffq_spark.format.ids import new_query, now_ms
 from ffq_spark.format.layout import AttemptId
 from ffq_spark.format.records import (
     ExchangeRecord,
     FormatRecord,
+    Offsets,
     Outcome,
     OutcomeRecord,
     QueryRecord,
     StepBody,
     StepRecord,
+    StreamBatch,
     runs,
 )
 from ffq_spark.store import Store
 
 MODES = ("append", "replace")
+NO_ROWS = Digest()
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +55,7 @@ class AttemptOutput:
 
     id: AttemptId
     manifest: bytes
+    digest: Digest = NO_ROWS
 
 
 class Ledger:
@@ -83,7 +97,7 @@ class Ledger:
         """Open a query: its record exists before its first part does."""
         if mode not in MODES:
             raise BadOption(f"{mode!r} is none of {', '.join(MODES)}", option="mode")
-        self._ensure_format()
+        self.ensure_format()
         while True:
             number = new_query() if query is None else query
             record = QueryRecord(number, initiator, stage, mode, now_ms(), lease_seconds)
@@ -93,7 +107,14 @@ class Ledger:
                 path = self._store.url(layout.query(number))
                 raise QueryExists(f"query {query} is taken", path=path)
 
-    def _ensure_format(self) -> None:
+    def open(self, record: QueryRecord) -> None:
+        """Open a query whose record was made elsewhere; each of its tasks may be the first."""
+        data, path = record.encode(), layout.query(record.query)
+        if not self._store.create_once(path, data) and self._store.read(path) != data:
+            raise QueryExists(f"query {record.query} is taken", path=self._store.url(path))
+
+    def ensure_format(self) -> None:
+        """Write down what the store can do, before the first record that relies on it."""
         path = self._store.url(layout.FORMAT)
         found = self.format()
         if found is None:
@@ -108,9 +129,12 @@ class Ledger:
         proposal: ExchangeRecord,
         outputs: Sequence[AttemptOutput],
         stats: Sequence[pa.Field] = (),
+        *,
+        batch: StreamBatch | None = None,
+        offsets: Offsets | None = None,
     ) -> StepRecord:
         """Make a query's output the next step, or raise and leave nothing visible."""
-        body = self._seal(query, outputs, stats)
+        body = replace(self._seal(query, outputs, stats), stream=batch, offsets=offsets)
         self._ensure_exchange(proposal)
         record = OutcomeRecord(
             query=query.query,
@@ -126,8 +150,19 @@ class Ledger:
             how = ended.outcome.value if ended else "unknown"
             path = self._store.url(layout.outcome(query.query))
             raise Fenced(f"query {query.query} has ended already as {how}", path=path)
-        step = self.log.publish(record)
-        self._store.delete(layout.pending(query.query))
+        step = self._publish(record)
+        if step is None:
+            raise DuplicateBatch(f"another run of batch {batch.batch if batch else 0} came first")
+        return step
+
+    def _publish(self, outcome: OutcomeRecord) -> StepRecord | None:
+        """A committed query's step; None if another run of its stream's batch came first."""
+        body = outcome.step
+        if body and body.stream and not batches.claim(self._store, outcome.query, body.stream):
+            step = None
+        else:
+            step = self.log.publish(outcome)
+        self._store.delete(layout.pending(outcome.query))
         return step
 
     def _seal(
@@ -199,10 +234,10 @@ class Ledger:
             if outcome is None:
                 continue
             try:
-                if outcome.outcome is Outcome.COMMITTED:
-                    self.log.publish(outcome)
+                if outcome.outcome is not Outcome.COMMITTED:
+                    self._store.delete(layout.pending(query))
+                elif self._publish(outcome) is not None:
                     published += 1
-                self._store.delete(layout.pending(query))
             except StoreFailed as error:
                 # A reader without the right to write shows the log as it is: all or nothing.
                 logger.warning("query %d stays unpublished: %s", query, error)

@@ -24,8 +24,10 @@ def plan(
     target: int,
     min_tasks: int = 1,
     max_tasks: int = 0,
+    *,
+    split: bool = True,
 ) -> list[Group]:
-    """Group the partitions that have bytes; `max_tasks` 0 sets no limit.
+    """Group the partitions that have bytes; `max_tasks` 0 sets no limit, `split` allows shards.
 
     >>> [group.partitions for group in plan({0: 10, 1: 15, 2: 5, 3: 20}, target=25)]
     [(0, 1), (2, 3)]
@@ -33,6 +35,8 @@ def plan(
     groups = _joined(sizes, target)
     groups = _at_least(groups, min_tasks)
     groups = _at_most(groups, max_tasks)
+    if not split:
+        return [Group(tuple(group)) for group in groups]
     return _sharded(groups, sizes, target, max_tasks)
 
 

@@ -27,6 +27,7 @@ def read_tasks(parts: pa.Table, options: ReadOptions) -> list[pa.Table]:
         options.target_partition_bytes,
         options.min_tasks,
         options.max_tasks,
+        split=not options.consolidate,
     )
     tasks = []
     for group in groups:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -11,13 +11,22 @@ import pyarrow as pa
 from ffq_spark.errors import BadOption
 from ffq_spark.exchange.agreement import propose
 from ffq_spark.exchange.job import WriteJob, check_columns
-from ffq_spark.exchange.ledger import Ledger
+from ffq_spark.exchange.ledger import AttemptOutput, Ledger
+from ffq_spark.exchange.streams import BATCH_WRITES, Delivery, commit_batch
 from ffq_spark.exchange.writer import write_attempt
 from ffq_spark.format import layout
 from ffq_spark.format.ids import new_query
 from ffq_spark.format.records import ExchangeRecord, Outcome, StepRecord
 from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store
+
+
+def check_delivery(options: WriteOptions) -> None:
+    """A batch's number and its stream's name come together."""
+    if options.batch is not None and not options.stream_id:
+        raise BadOption("a batch is a batch of a stream; say which", option="streamId")
+    if options.stream_id and options.batch is None:
+        raise BadOption("a batch write to a stream needs the batch's number", option="batch")
 
 
 def new_initiator(name: str = "") -> str:
@@ -41,6 +50,19 @@ def prepare(
     return propose(options, schema, spark_schema, existing, store.url())
 
 
+def commit_write(
+    store: Store, job: WriteJob, outputs: Sequence[AttemptOutput], options: WriteOptions
+) -> StepRecord | None:
+    """Commit a batch write; with `streamId` and `batch` by the rule of streams."""
+    if not options.stream_id:
+        return Ledger(store).commit(job.query, job.exchange, outputs, job.stats_fields)
+    assert options.batch is not None
+    delivery = Delivery(
+        options.stream_id, BATCH_WRITES, options.batch, options.takeover, options.on_mismatch
+    )
+    return commit_batch(store, job, outputs, delivery)
+
+
 def write_batches(
     root: str,
     batches: Iterable[pa.RecordBatch],
@@ -50,8 +72,8 @@ def write_batches(
     schema: pa.Schema | None = None,
     storage_options: Mapping[str, Any] | None = None,
     store: Store | None = None,
-) -> StepRecord:
-    """Write batches as one step, without Spark.
+) -> StepRecord | None:
+    """Write batches as one step, without Spark; None for a batch of a stream that is there already.
 
     >>> batch = pa.record_batch({"k": [1, 2, 3]})
     >>> options = WriteOptions(keys=("k",), partitions=2)
@@ -66,6 +88,7 @@ def write_batches(
         if first is None:
             raise BadOption("no batches, and no schema to write none with", option="schema")
         schema = first.schema
+    check_delivery(options)
     exchange = prepare(store, options, schema)
     ledger = Ledger(store)
     query = ledger.begin(mode, new_initiator(), stage=options.stage, query=options.query)
@@ -73,7 +96,7 @@ def write_batches(
         job = WriteJob.of(exchange, query, options)
         rows = source if first is None else _chain(first, source)
         output = write_attempt(store, job, 0, 1, rows)
-        return ledger.commit(query, exchange, [output], job.stats_fields)
+        return commit_write(store, job, [output], options)
     except BaseException as error:
         ledger.end(query.query, Outcome.ABORTED, f"{type(error).__name__}: {error}")
         raise

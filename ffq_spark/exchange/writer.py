@@ -16,10 +16,12 @@ from ffq_spark.exchange.ledger import AttemptOutput
 from ffq_spark.exchange.runs import Runs
 from ffq_spark.format import manifest
 from ffq_spark.format.conform import conform
+from ffq_spark.format.digest import Digest
 from ffq_spark.format.ids import now_ms
 from ffq_spark.format.index import IndexEntry, MapTaskIndex
 from ffq_spark.format.layout import AttemptId
 from ffq_spark.format.payload import Codec, PartEncoder, PartTotals, Piece
+from ffq_spark.format.records import ExchangeRecord
 from ffq_spark.store import Store
 
 
@@ -33,10 +35,13 @@ def write_attempt(
     """Write all parts of one map attempt and give what the commit needs to know of them."""
     id = AttemptId(job.query.query, job.query.stage, map_task, attempt)
     runs = Runs(job)
+    digest = Digest()
     try:
         for batch in batches:
             if batch.num_rows:
-                runs.add(_fitting(batch, job.exchange.schema))
+                rows = _fitting(batch, job.exchange)
+                digest += Digest.of(rows) if job.digests else Digest()
+                runs.add(rows)
         runs.finish()
         entries, checksums = _write_parts(store, job, id, runs)
         stats = runs.stats()
@@ -45,13 +50,17 @@ def write_attempt(
     index = MapTaskIndex(id, now_ms(), tuple(entries))
     store.write(id.index_json, [index.to_json()])
     store.write(id.index_bin, [index.to_bin()])
-    return AttemptOutput(id, manifest.encode(_manifest(job, id, entries, checksums, stats)))
+    table = _manifest(job, id, entries, checksums, stats)
+    return AttemptOutput(id, manifest.encode(table), digest)
 
 
-def _fitting(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def _fitting(batch: pa.RecordBatch, exchange: ExchangeRecord) -> pa.RecordBatch:
+    schema, weight = exchange.schema, exchange.weight
     if sorted(batch.schema.names) != sorted(schema.names):
         there, given = ", ".join(schema.names), ", ".join(batch.schema.names)
         raise ExchangeMismatch(f"a batch has the columns {given}; the exchange has {there}")
+    if weight is not None and batch.column(weight).null_count:
+        raise ExchangeMismatch(f"a row has no weight: column {weight!r} is null")
     return conform(batch, schema)
 
 

@@ -16,6 +16,13 @@ PENDING = f"{RECORDS}/pending"
 LEASES = f"{RECORDS}/leases"
 ATTEMPTS = f"{RECORDS}/attempts"
 EXPIRED = f"{RECORDS}/expired"
+CHECKPOINTS = f"{RECORDS}/checkpoints"
+NEWEST = f"{CHECKPOINTS}/newest.json"
+STREAMS = f"{RECORDS}/streams"
+CONSUMERS = f"{RECORDS}/consumers"
+HOLDS = f"{RECORDS}/holds"
+PAUSE = f"{RECORDS}/pause/asked.json"
+PAUSE_STEP = f"{RECORDS}/pause/step.json"
 PROBES = f"{RECORDS}/probes"
 
 INDEX_JSON = "index.json"
@@ -116,6 +123,15 @@ def step(number: int) -> str:
     return f"{STEPS}/{number:020d}.json"
 
 
+def checkpoint(size: int, last: int) -> str:
+    """The records and parts of so many steps, up to and including the last.
+
+    >>> checkpoint(64, 128)
+    '_ffq/checkpoints/64/00000000000000000128.arrows'
+    """
+    return f"{CHECKPOINTS}/{size}/{last:020d}.arrows"
+
+
 def query(number: int) -> str:
     """The record that opens a query."""
     return f"{QUERIES}/{number}.json"
@@ -154,3 +170,31 @@ def manifest(number: int) -> str:
 def pending(number: int) -> str:
     """The marker of a query that may be committed and not yet published."""
     return f"{PENDING}/{number}.json"
+
+
+def stream_owner(stream: str, epoch: int) -> str:
+    """The record that gives a stream to one owner, from a batch on.
+
+    >>> stream_owner("nightly", 1)
+    '_ffq/streams/nightly/000001.owner.json'
+    """
+    return f"{STREAMS}/{stream}/{epoch:06d}.owner.json"
+
+
+def stream_batch(stream: str, epoch: int, batch: int) -> str:
+    """The record that makes one query's output a stream's batch.
+
+    >>> stream_batch("nightly", 1, 17)
+    '_ffq/streams/nightly/000001/00000000000000000017.json'
+    """
+    return f"{STREAMS}/{stream}/{epoch:06d}/{batch:020d}.json"
+
+
+def consumer(name: str) -> str:
+    """How far a consumer has come."""
+    return f"{CONSUMERS}/{name}.json"
+
+
+def hold(name: str) -> str:
+    """The record that keeps a step and all later ones."""
+    return f"{HOLDS}/{name}.json"

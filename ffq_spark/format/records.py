@@ -96,6 +96,7 @@ class ExchangeRecord(JsonRecord):
     fields: tuple[str, ...]
     arrow_schema: str
     spark_schema: str | None = None
+    weight: str | None = None
 
     @classmethod
     def of(
@@ -105,6 +106,7 @@ class ExchangeRecord(JsonRecord):
         partitions: int,
         hash: str = "spark",
         spark_schema: str | None = None,
+        weight: str | None = None,
     ) -> ExchangeRecord:
         """Describe an exchange.
 
@@ -119,6 +121,7 @@ class ExchangeRecord(JsonRecord):
             fields=tuple(f"{field.name} {field.type}" for field in schema),
             arrow_schema=base64.b64encode(schema.serialize()).decode(),
             spark_schema=spark_schema,
+            weight=weight,
         )
 
     @classmethod
@@ -129,8 +132,9 @@ class ExchangeRecord(JsonRecord):
         pairs = zip(record.fields, names, strict=True)
         if not all(text.startswith(f"{name} ") for text, name in pairs):
             raise ValueError("`fields` and `arrow_schema` disagree")
-        if not set(record.keys) <= set(names):
-            raise ValueError("a key is no column")
+        needed = {*record.keys, *([record.weight] if record.weight else [])}
+        if not needed <= set(names):
+            raise ValueError("a key or the weight is no column")
         if record.partitions < 1 or record.hash not in HASHES:
             raise ValueError(f"{record.partitions} partitions by {record.hash}")
         return record
@@ -202,10 +206,55 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True)
+class StreamBatch(JsonRecord):
+    """Which batch of which stream a step is, and the order-free digest of its rows.
+
+    An `epoch` is one owner's time; batches are numbered within it.
+    """
+
+    stream: str
+    epoch: int
+    batch: int
+    rows: int
+    hash_sum: int
+    hash_xor: int
+
+
+@dataclass(frozen=True)
+class OwnerRecord(JsonRecord):
+    """Gives a stream to one owner for an epoch that begins with batch `first`."""
+
+    stream: str
+    epoch: int
+    owner: str
+    first: int
+    at_ms: int
+
+
+@dataclass(frozen=True)
+class BatchRecord(JsonRecord):
+    """Makes one query's output a stream's batch: whoever creates it first decides for ever."""
+
+    query: int
+    rows: int
+    hash_sum: int
+    hash_xor: int
+
+
+@dataclass(frozen=True)
+class Offsets(JsonRecord):
+    """What a batch was made from: the offsets of its sources before and after, in Spark's words."""
+
+    start: tuple[str, ...]
+    end: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class StepBody(JsonRecord):
     """A step before it has a number: everything that decides which rows it holds.
 
-    `registered` names one attempt for each map task, as runs of neighbouring map tasks.
+    `registered` names one attempt for each map task, as runs of neighbouring map tasks. `restores`
+    is the step whose snapshot a rollback brings back.
     """
 
     query: int
@@ -219,11 +268,20 @@ class StepBody(JsonRecord):
     manifest_bytes: int
     manifest_checksum: int
     committed_at_ms: int
+    restores: int = 0
+    stream: StreamBatch | None = None
+    offsets: Offsets | None = None
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> StepBody:
         body = super().from_document(document)
-        return replace(body, registered=tuple(_run(run) for run in body.registered))
+        stream, offsets = document.get("stream"), document.get("offsets")
+        return replace(
+            body,
+            registered=tuple(_run(run) for run in body.registered),
+            stream=None if stream is None else StreamBatch.from_document(stream),
+            offsets=None if offsets is None else Offsets.from_document(offsets),
+        )
 
     @property
     def attempts(self) -> dict[int, int]:
@@ -310,3 +368,10 @@ class StepRecord(JsonRecord):
         if last is None or body.mode == "replace":
             return cls(number, last.version + 1 if last else 1, number, body)
         return cls(number, last.version, last.base, body)
+
+
+@dataclass(frozen=True)
+class NewestRecord(JsonRecord):
+    """A step that exists: where to look for the newest from. It changes, and may be behind."""
+
+    step: int

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from ffq_spark.errors import ExchangeMismatch
+from ffq_spark.exchange.consolidation import check_consolidates, read_rows, usable
 from ffq_spark.exchange.pruning import Predicate
-from ffq_spark.exchange.reader import METADATA_FIELDS, read_parts
+from ffq_spark.exchange.reader import METADATA_FIELDS
 from ffq_spark.exchange.snapshot import Snapshot, take_snapshot
 from ffq_spark.exchange.tasks import read_tasks
 from ffq_spark.format.conform import conform
+from ffq_spark.format.records import ExchangeRecord
 from ffq_spark.options import ReadOptions
 from ffq_spark.spark.filters import predicates
 from ffq_spark.spark.types import output_columns, relaxed, spark_arrow_schema, spark_schema
@@ -22,26 +24,61 @@ from ffq_spark.store import Store
 
 
 class ReadTask(InputPartition):
-    """One read task: its parts, and the schema they were written with.
+    """One read task: its parts, and the exchange as it was written.
 
     Spark pickles the reader before it plans, so what planning finds out travels in here; as Arrow
     bytes, so that a million parts stay small.
     """
 
-    def __init__(self, parts: pa.Table, schema: pa.Schema) -> None:
+    def __init__(self, parts: pa.Table, exchange: ExchangeRecord) -> None:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, parts.schema) as writer:
             writer.write_table(parts.combine_chunks())
         self._parts = sink.getvalue().to_pybytes()
-        self._schema = schema.serialize().to_pybytes()
+        self.exchange = exchange
 
     @property
     def parts(self) -> pa.Table:
         return pa.ipc.open_stream(self._parts).read_all()
 
-    @property
-    def schema(self) -> pa.Schema:
-        return pa.ipc.read_schema(pa.py_buffer(self._schema))
+
+def plan_tasks(
+    snapshot: Snapshot,
+    options: ReadOptions,
+    schema: StructType,
+    predicates: Sequence[Predicate] = (),
+) -> list[InputPartition]:
+    """A snapshot's rows as tasks; at least one, or Spark would call `read` with none."""
+    _check_schema(snapshot, schema)
+    check_consolidates(snapshot.exchange, options)
+    parts = snapshot.parts(usable(predicates, snapshot.exchange, options), options.partitions)
+    tasks = read_tasks(parts, options) or [parts.slice(0, 0)]
+    return [ReadTask(table, snapshot.exchange) for table in tasks]
+
+
+def _check_schema(snapshot: Snapshot, schema: StructType) -> None:
+    there = output_columns(spark_schema(snapshot.exchange), (), metadata=True)
+    for field in schema.fields:
+        known = there[field.name].dataType if field.name in there.names else None
+        if known is None or known != relaxed(field.dataType):
+            has = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in there.fields)
+            wanted = f"{field.name} {field.dataType.simpleString()}"
+            raise ExchangeMismatch(f"{snapshot.store.url()} has no column {wanted}; it has {has}")
+
+
+def read_task(
+    store: Store, task: ReadTask, schema: StructType, options: ReadOptions
+) -> Iterator[pa.RecordBatch]:
+    """One task's rows, with the columns that Spark wants."""
+    freeze_heap()
+    wanted = spark_arrow_schema(schema)
+    extra = {field.name for field in METADATA_FIELDS}
+    columns = [name for name in wanted.names if name not in extra]
+    metadata = len(columns) < len(wanted)
+    batches = read_rows(
+        store, task.parts, task.exchange, options, columns=columns, metadata=metadata
+    )
+    return (conform(batch, wanted) for batch in batches)
 
 
 class ExchangeReader(DataSourceReader):
@@ -58,37 +95,11 @@ class ExchangeReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         snapshot = take_snapshot(self._store, self._options, self._newest)
-        self._check_schema(snapshot)
-        schema = snapshot.exchange.schema
-        parts = snapshot.parts(self._predicates, self._options.partitions)
-        tasks = read_tasks(parts, self._options)
-        # Without any task Spark would call `read` with none.
-        return [ReadTask(table, schema) for table in tasks or [parts.slice(0, 0)]]
-
-    def _check_schema(self, snapshot: Snapshot) -> None:
-        there = output_columns(spark_schema(snapshot.exchange), (), metadata=True)
-        for field in self._schema.fields:
-            known = there[field.name].dataType if field.name in there.names else None
-            if known is None or known != relaxed(field.dataType):
-                has = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in there.fields)
-                wanted = f"{field.name} {field.dataType.simpleString()}"
-                raise ExchangeMismatch(f"{self._store.url()} has no column {wanted}; it has {has}")
+        return plan_tasks(snapshot, self._options, self._schema, self._predicates)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        freeze_heap()
         assert isinstance(partition, ReadTask)
-        wanted = spark_arrow_schema(self._schema)
-        extra = {field.name for field in METADATA_FIELDS}
-        columns = [name for name in wanted.names if name not in extra]
-        batches = read_parts(
-            self._store,
-            partition.parts,
-            partition.schema,
-            columns=columns,
-            metadata=len(columns) < len(wanted),
-            verify=self._options.verify,
-        )
-        return (conform(batch, wanted) for batch in batches)
+        return read_task(self._store, partition, self._schema, self._options)
 
 
 class PushingReader(ExchangeReader):

@@ -6,16 +6,21 @@ import logging
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from pyspark.sql.datasource import DataSource
+import pyspark
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
+from ffq_spark.errors import BadOption, Unsupported
 from ffq_spark.exchange import leases
 from ffq_spark.exchange.job import WriteJob
 from ffq_spark.exchange.ledger import Ledger
 from ffq_spark.exchange.snapshot import take_snapshot
-from ffq_spark.exchange.write import new_initiator, prepare
+from ffq_spark.exchange.write import check_delivery, new_initiator, prepare
+from ffq_spark.format.ids import new_query, now_ms
+from ffq_spark.format.records import ExchangeRecord, QueryRecord
 from ffq_spark.options import ReadOptions, WriteOptions, storage_options
 from ffq_spark.spark.reader import ExchangeReader, PushingReader
+from ffq_spark.spark.stream_writer import ExchangeStreamWriter
 from ffq_spark.spark.types import exchange_schema, output_columns, spark_schema
 from ffq_spark.spark.worker import has_own_plan, pushes_filters
 from ffq_spark.spark.writer import ExchangeWriter
@@ -63,15 +68,17 @@ class FfqShuffleSource(DataSource):
     def _read_options(self) -> ReadOptions:
         return ReadOptions.resolve(dict(self.options), self.conf)
 
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        if pyspark.__version__.startswith("4.1."):
+            raise Unsupported(f"streams of steps need Spark 4.2; this is {pyspark.__version__}")
+        from ffq_spark.spark.stream_reader import ExchangeStreamReader
+
+        return ExchangeStreamReader(self.store(), self._read_options(), schema)
+
     def writer(self, schema: StructType, overwrite: bool) -> ExchangeWriter:
-        options = WriteOptions.resolve(dict(self.options), self.conf)
-        logger.info("write options: %s", options)
-        store = self.store(unsafe_commit=options.unsafe_commit)
-        arrow, loose = exchange_schema(schema, options.keys)
-        exchange = prepare(store, options, arrow, loose.json())
-        initiator = options.initiator or new_initiator(self.conf.get("spark.app.id", ""))
-        if options.lease_seconds:
-            leases.renew(store, initiator, options.lease_seconds)
+        options = self._write_options()
+        check_delivery(options)
+        store, exchange, initiator = self._prepare(options, schema)
         query = Ledger(store).begin(
             "replace" if overwrite else "append",
             initiator,
@@ -79,4 +86,46 @@ class FfqShuffleSource(DataSource):
             query=options.query,
             lease_seconds=options.lease_seconds,
         )
-        return ExchangeWriter(store, WriteJob.of(exchange, query, options))
+        return ExchangeWriter(store, WriteJob.of(exchange, query, options), options)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> ExchangeStreamWriter:
+        options = self._write_options()
+        if options.batch is not None:
+            raise BadOption("Spark numbers the batches of a streaming query", option="batch")
+        if options.query is not None and not options.initiator:
+            raise BadOption("each batch of a streaming query is a query", option="query")
+        store, exchange, initiator = self._prepare(options, schema)
+        Ledger(store).ensure_format()
+        query = QueryRecord(
+            new_query() if options.query is None else options.query,
+            initiator,
+            options.stage,
+            "replace" if overwrite else "append",
+            now_ms(),
+            options.lease_seconds,
+        )
+        given = {name.lower(): value for name, value in self.options.items()}
+        return ExchangeStreamWriter(
+            store,
+            WriteJob.of(exchange, query, options),
+            options,
+            given.get("checkpointlocation"),
+            storage_options(dict(self.options), self.conf),
+        )
+
+    def _write_options(self) -> WriteOptions:
+        options = WriteOptions.resolve(dict(self.options), self.conf)
+        logger.info("write options: %s", options)
+        return options
+
+    def _prepare(
+        self, options: WriteOptions, schema: StructType
+    ) -> tuple[Store, ExchangeRecord, str]:
+        """The store, the exchange as it is or will be, and the initiator, alive from now on."""
+        store = self.store(unsafe_commit=options.unsafe_commit)
+        arrow, loose = exchange_schema(schema, options.keys)
+        exchange = prepare(store, options, arrow, loose.json())
+        initiator = options.initiator or new_initiator(self.conf.get("spark.app.id", ""))
+        if options.lease_seconds:
+            leases.renew(store, initiator, options.lease_seconds)
+        return store, exchange, initiator

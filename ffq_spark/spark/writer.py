@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -12,11 +13,30 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from ffq_spark.errors import BadCommit, Canceled
 from ffq_spark.exchange.cancel import end_unfinished, read_cancel
 from ffq_spark.exchange.job import WriteJob
-from ffq_spark.exchange.ledger import AttemptOutput, Ledger
+from ffq_spark.exchange.ledger import AttemptOutput
+from ffq_spark.exchange.write import commit_write
 from ffq_spark.exchange.writer import write_attempt
 from ffq_spark.format.layout import spark_attempt
+from ffq_spark.options import WriteOptions
 from ffq_spark.spark.worker import freeze_heap
 from ffq_spark.store import Store
+
+Message = TypeVar("Message", bound=WriterCommitMessage)
+
+
+def all_messages(messages: list[WriterCommitMessage | None], kind: type[Message]) -> list[Message]:
+    """The messages of all tasks; one that is missing is an error."""
+    found = [message for message in messages if isinstance(message, kind)]
+    if len(found) != len(messages):
+        raise BadCommit("a task sent no message")
+    return found
+
+
+def refuse_canceled(store: Store, query: int) -> None:
+    """A query that was asked to end before its commit does not commit."""
+    request = read_cancel(store, query)
+    if request is not None:
+        raise Canceled(f"canceled by {request.who}: {request.message}")
 
 
 @dataclass
@@ -29,9 +49,10 @@ class TaskMessage(WriterCommitMessage):
 class ExchangeWriter(DataSourceArrowWriter):
     """One query: opened on the driver, written by tasks, ended by commit or abort."""
 
-    def __init__(self, store: Store, job: WriteJob) -> None:
+    def __init__(self, store: Store, job: WriteJob, options: WriteOptions) -> None:
         self._store = store
         self._job = job
+        self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         freeze_heap()
@@ -43,16 +64,10 @@ class ExchangeWriter(DataSourceArrowWriter):
         )
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        outputs = []
-        for message in messages:
-            if not isinstance(message, TaskMessage):
-                raise BadCommit("a task sent no message")
-            outputs.append(message.output)
+        outputs = [message.output for message in all_messages(messages, TaskMessage)]
         job = self._job
-        request = read_cancel(self._store, job.query.query)
-        if request is not None:
-            raise Canceled(f"canceled by {request.who}: {request.message}")
-        Ledger(self._store).commit(job.query, job.exchange, outputs, job.stats_fields)
+        refuse_canceled(self._store, job.query.query)
+        commit_write(self._store, job, outputs, self._options)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         done = sum(message is not None for message in messages)

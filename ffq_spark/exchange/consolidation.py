@@ -1,0 +1,72 @@
+"""Reading a Z-set as the rows it amounts to, one partition at a time.
+
+Equal rows have equal keys and so share a partition: no other needs to be looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from ffq_spark.errors import BadOption
+from ffq_spark.exchange.pruning import Predicate
+from ffq_spark.exchange.reader import read_parts
+from ffq_spark.exchange.zset import consolidate
+from ffq_spark.format.records import ExchangeRecord
+from ffq_spark.options import ReadOptions
+from ffq_spark.store import Store
+
+
+def read_rows(
+    store: Store,
+    parts: pa.Table,
+    exchange: ExchangeRecord,
+    options: ReadOptions,
+    *,
+    columns: Sequence[str] | None = None,
+    metadata: bool = False,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of these parts, consolidated if that was asked for."""
+    schema = exchange.schema
+    if not options.consolidate:
+        return read_parts(
+            store, parts, schema, columns=columns, metadata=metadata, verify=options.verify
+        )
+    return _consolidated(store, parts, exchange, columns, options.verify)
+
+
+def _consolidated(
+    store: Store,
+    parts: pa.Table,
+    exchange: ExchangeRecord,
+    columns: Sequence[str] | None,
+    verify: str,
+) -> Iterator[pa.RecordBatch]:
+    schema, weight = exchange.schema, exchange.weight
+    assert weight is not None
+    reduces = parts["reduce"].to_numpy()
+    bounds = [0, *(np.flatnonzero(np.diff(reduces)) + 1).tolist(), len(reduces)]
+    for start, end in pairwise(bounds):
+        batches = read_parts(store, parts.slice(start, end - start), schema, verify=verify)
+        rows = consolidate(pa.Table.from_batches(batches, schema), weight)
+        yield from rows.select(list(columns or schema.names)).combine_chunks().to_batches()
+
+
+def check_consolidates(exchange: ExchangeRecord, options: ReadOptions) -> None:
+    """Refuse to consolidate rows without weights, or with columns that tell equal rows apart."""
+    if not options.consolidate:
+        return
+    if exchange.weight is None:
+        raise BadOption("the exchange was written without a weightColumn", option="consolidate")
+    if options.metadata_columns:
+        raise BadOption("a consolidated row is of no single step", option="metadataColumns")
+
+
+def usable(
+    predicates: Sequence[Predicate], exchange: ExchangeRecord, options: ReadOptions
+) -> list[Predicate]:
+    """The predicates that may prune: a weight is not known before its parts are summed."""
+    return [p for p in predicates if not options.consolidate or p.column != exchange.weight]

@@ -1,0 +1,105 @@
+"""Streaming reads: each step is handed out once, in the order of the log.
+
+An offset is the last step that was read. A stream that begins at the beginning (offset 0) gets the
+snapshot of its first batch's end, so what a replace has hidden by then is never given out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from ffq_spark.errors import ExchangeNotFound, StepNotFound
+from ffq_spark.exchange import consumers
+from ffq_spark.exchange.following import next_end, steps_between
+from ffq_spark.exchange.ledger import Ledger
+from ffq_spark.exchange.pause import resting_place
+from ffq_spark.exchange.snapshot import Snapshot
+from ffq_spark.options import ReadOptions
+from ffq_spark.spark.reader import ReadTask, plan_tasks, read_task
+from ffq_spark.store import Store
+
+Offset = dict[str, int]
+
+
+class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream of the steps of one exchange."""
+
+    def __init__(self, store: Store, options: ReadOptions, schema: StructType) -> None:
+        self._store = store
+        self._options = options
+        self._schema = schema
+        self._ledger = Ledger(store)
+        self._target: int | None = None
+
+    def initialOffset(self) -> Offset:
+        step = self._initial_step()
+        if self._options.consumer:
+            # From here on retention keeps what this consumer is about to read.
+            consumers.record_progress(self._store, self._options.consumer, step)
+        return {"step": step}
+
+    def _initial_step(self) -> int:
+        start = self._options.starting_step
+        if start == "earliest":
+            return 0
+        last = self._last_step()
+        if start == "latest":
+            known = consumers.find(self._store, self._options.consumer)
+            return last if known is None else known.step
+        if int(start) > last + 1:
+            raise StepNotFound(f"there is no step {start} yet; the newest is {last}")
+        self._ledger.log.refuse_expired(int(start))
+        return int(start) - 1
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        if self._options.max_bytes_per_trigger:
+            return ReadMaxBytes(self._options.max_bytes_per_trigger)
+        if self._options.max_steps_per_trigger:
+            return ReadMaxFiles(self._options.max_steps_per_trigger)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = self._last_step()
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        latest = self._last_step() if self._target is None else self._target
+        if start["step"] > max(latest, self._last_step()):
+            message = f"step {start['step']} was read, but the newest is {latest}"
+            raise StepNotFound(message, path=self._store.url())
+        latest = resting_place(self._store, start["step"], max(latest, start["step"]))
+        if isinstance(limit, ReadAllAvailable):
+            return {"step": latest}
+        return {"step": next_end(self._ledger.log, start["step"], latest, self._options)}
+
+    def reportLatestOffset(self) -> Offset:
+        return {"step": self._last_step()}
+
+    def _last_step(self) -> int:
+        self._ledger.roll_forward()
+        return self._ledger.log.last_number()
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        exchange = self._ledger.exchange()
+        if exchange is None:
+            raise ExchangeNotFound(f"nothing has been committed to {self._store.url()} yet")
+        steps = steps_between(self._ledger.log, start["step"], end["step"], self._options)
+        return plan_tasks(Snapshot(self._store, exchange, steps), self._options, self._schema)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, ReadTask)
+        return read_task(self._store, partition, self._schema, self._options)
+
+    def commit(self, end: Offset) -> None:
+        if self._options.consumer:
+            consumers.record_progress(self._store, self._options.consumer, end["step"])

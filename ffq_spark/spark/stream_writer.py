@@ -1,0 +1,106 @@
+"""Streaming writes: a micro-batch is a query, and becomes a step by the rule of streams.
+
+Spark makes the writer twice for each micro-batch, once for its tasks and once for its commit, and
+the two share nothing: what the commit must know of the query travels in the tasks' messages.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+
+from ffq_spark.errors import BadCommit, FfqError, NoOffsets
+from ffq_spark.exchange.cancel import end_unfinished
+from ffq_spark.exchange.job import WriteJob
+from ffq_spark.exchange.ledger import AttemptOutput, Ledger
+from ffq_spark.exchange.lineage import batch_offsets
+from ffq_spark.exchange.streams import Delivery, commit_batch
+from ffq_spark.exchange.writer import write_attempt
+from ffq_spark.format.layout import spark_attempt
+from ffq_spark.format.records import Offsets, QueryRecord
+from ffq_spark.options import WriteOptions
+from ffq_spark.spark.worker import freeze_heap
+from ffq_spark.spark.writer import all_messages, refuse_canceled
+from ffq_spark.store import Store
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class BatchMessage(WriterCommitMessage):
+    """What a task attempt tells the commit, of itself, its query and the streaming query."""
+
+    output: AttemptOutput
+    query: QueryRecord
+    owner: str
+
+
+class ExchangeStreamWriter(DataSourceStreamArrowWriter):
+    """One micro-batch of one streaming query."""
+
+    def __init__(
+        self,
+        store: Store,
+        job: WriteJob,
+        options: WriteOptions,
+        checkpoint: str | None,
+        storage_options: Mapping[str, Any],
+    ) -> None:
+        self._store = store
+        self._job = replace(job, digests=True)
+        self._options = options
+        self._checkpoint = checkpoint
+        self._storage_options = storage_options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> BatchMessage:
+        freeze_heap()
+        task = TaskContext.get()
+        assert task is not None
+        Ledger(self._store).open(self._job.query)
+        attempt = spark_attempt(task.taskAttemptId())
+        output = write_attempt(self._store, self._job, task.partitionId(), attempt, iterator)
+        owner = task.getLocalProperty("sql.streaming.queryId") or ""
+        return BatchMessage(output, self._job.query, owner)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
+        found = all_messages(messages, BatchMessage)
+        if len({(message.query, message.owner) for message in found}) != 1:
+            raise BadCommit(f"batch {batch_id} has messages of several queries, or none")
+        query, owner = found[0].query, found[0].owner
+        refuse_canceled(self._store, query.query)
+        delivery = Delivery(
+            self._options.stream_id or owner,
+            owner,
+            batch_id,
+            self._options.takeover,
+            self._options.on_mismatch,
+        )
+        outputs = [message.output for message in found]
+        job = replace(self._job, query=query)
+        commit_batch(self._store, job, outputs, delivery, self._offsets(batch_id))
+
+    def _offsets(self, batch: int) -> Offsets | None:
+        try:
+            if self._checkpoint is None:
+                raise NoOffsets(f"where batch {batch}'s checkpoint lies is not known")
+            return batch_offsets(self._checkpoint, batch, self._storage_options)
+        except FfqError as error:
+            if self._options.require_offsets:
+                raise
+            if self._checkpoint is not None:
+                logger.warning("batch %d is written without its offsets: %s", batch, error)
+            return None
+
+    def abort(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
+        done = [message for message in messages if isinstance(message, BatchMessage)]
+        reason = (
+            f"Spark aborted batch {batch_id}; {len(done)} of {len(messages)} tasks had finished"
+        )
+        for query in {message.query.query for message in done}:
+            end_unfinished(self._store, query, reason)
