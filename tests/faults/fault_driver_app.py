@@ -40,7 +40,7 @@ class KilledSource(FfqShuffleSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> KilledInCommit:
         made = super().writer(schema, overwrite)
-        return KilledInCommit(made._store, made._job)
+        return KilledInCommit(made._store, made._job, made._options)
 
 
 def main(root: str, change: str, moment: Any, tag: str) -> None:

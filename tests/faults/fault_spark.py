@@ -128,7 +128,7 @@ class HookedWriter(ExchangeWriter):
     def __init__(
         self, made: ExchangeWriter, written: Hook, stored: Callable[[str], Any] | None
     ) -> None:
-        super().__init__(made._store, made._job)
+        super().__init__(made._store, made._job, made._options)
         self._written = written
         self._stored = stored
 

@@ -1,0 +1,128 @@
+"""A chain of streams whose driver is killed again and again: every row arrives exactly once."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from conftest import Place
+from fault_rows import batch_of, rows_of, table_rows
+
+from ffq_spark import Exchange
+from ffq_spark.exchange.write import write_batches
+from ffq_spark.options import WriteOptions
+
+pytestmark = pytest.mark.spark
+
+APPLICATION = Path(__file__).with_name("fault_chain_app.py")
+LINKS = (("first", "second"), ("second", "third"))
+ROWS = 12
+
+# A short-lived Java spends most of its start on optimizing code that runs once.
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+class Chain:
+    """The folder of a chain, its driver, and what the end must hold."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder = folder
+        self.choose = random.Random(seed)
+        self.tags = 0
+        self.replays = 0
+
+    def feed(self, count: int) -> None:
+        """Append steps to the first exchange; each has a tag of its own."""
+        options = WriteOptions(keys=("k",), partitions=2)
+        for _ in range(count):
+            batch = batch_of(self.tags)
+            write_batches(str(self.folder / "first"), [batch], options=options)
+            self.tags += 1
+
+    def start(self, how: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, str(APPLICATION), str(self.folder), how],
+            env={**os.environ, "JDK_JAVA_OPTIONS": JAVA},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run_and_kill(self) -> None:
+        """Start the driver, let it work for a moment, and kill it with all that it started."""
+        driver = self.start("forever")
+        assert driver.stdout
+        assert driver.stdout.readline() == "ready\n"
+        self.feed(self.choose.randrange(1, 4))
+        time.sleep(self.choose.random() * 1.5)
+        os.killpg(driver.pid, signal.SIGKILL)
+        driver.wait()
+        driver.stdout.close()
+
+    def forget_commits(self) -> None:
+        """Remove the newest commit of some checkpoints: Spark runs that batch again."""
+        for _, target in LINKS:
+            folder = self.folder / "checkpoints" / target / "commits"
+            names = [int(p.name) for p in folder.glob("*") if p.name.isdigit()]
+            if names and self.choose.random() < 0.5:
+                for path in folder.glob(f"*{max(names)}*"):
+                    path.unlink()
+                self.replays += 1
+
+    def drain(self) -> None:
+        driver = self.start("once")
+        driver.communicate(timeout=300)
+        assert driver.returncode == 0
+
+    def check(self) -> None:
+        """Every row is there once, and each step is what its offsets say."""
+        expected = rows_of(range(self.tags), ROWS)
+        for source, target in LINKS:
+            exchange, origin = self.exchange(target), self.exchange(source)
+            assert table_rows(exchange.read().read_all()) == expected
+            for number, step in enumerate(exchange.steps()):
+                stream, offsets = step.body.stream, step.body.offsets
+                assert stream is not None and offsets is not None
+                assert (stream.stream, stream.batch) == (target, number)
+                start = json.loads(offsets.start[0])["step"] if offsets.start else 0
+                end = json.loads(offsets.end[0])["step"]
+                derived = table_rows(origin.read(steps=f"{start + 1}..{end}").read_all())
+                assert table_rows(exchange.read(steps=step.step).read_all()) == derived
+            assert exchange.verify().ok
+
+    def exchange(self, name: str) -> Exchange:
+        return Exchange(Place(str(self.folder / name)).root)
+
+
+def campaign(folder: Path, kills: int, seed: int) -> Chain:
+    chain = Chain(folder, seed)
+    chain.feed(2)
+    for _ in range(kills):
+        chain.run_and_kill()
+        chain.forget_commits()
+    chain.drain()
+    chain.check()
+    return chain
+
+
+def test_a_chain_of_streams_survives_its_driver(tmp_path: Path) -> None:
+    campaign(tmp_path, kills=3, seed=1)
+
+
+@pytest.mark.soak
+def test_a_chain_of_streams_survives_200_kills(tmp_path: Path) -> None:
+    chain = campaign(tmp_path, kills=200, seed=2)
+    discarded = Counter(
+        status.state.name for _, target in LINKS for status in chain.exchange(target).status()
+    )
+    print(f"{chain.tags} steps, {chain.replays} commits removed, queries: {dict(discarded)}")
+    assert chain.replays > 50
