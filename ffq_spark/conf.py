@@ -17,6 +17,9 @@ FAST = {
     "spark.sql.python.filterPushdown.enabled": "true",
 }
 
+SPARK = "4.3."
+"""The Spark that the jar is built for; on others the bridge stays off."""
+
 BRIDGE = {
     "spark.plugins": "io.ffq.spark.FfqPlugin",
     "spark.sql.extensions": "io.ffq.spark.FfqExtensions",

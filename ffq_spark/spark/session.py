@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pyspark
 from pyspark import SparkConf, SparkContext
 
 from ffq_spark import conf
@@ -51,7 +52,9 @@ def configure(builder: Builder, *, plugin: bool = True) -> Builder:
 
 
 def _can_load_jar() -> bool:
-    """Whether the plugin can be had: a JVM that runs already loads no more jars."""
+    """Whether the plugin can be had: for this Spark, and in a JVM that still loads jars."""
+    if not pyspark.__version__.startswith(conf.SPARK):
+        return False
     if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
         return os.path.isfile(conf.jar_path())
     SparkContext._ensure_initialized()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from inspect import signature
+from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -24,6 +26,9 @@ from ffq_spark.exchange.agreement import column
 from ffq_spark.format.records import ExchangeRecord
 
 _BINARY_COLLATION = "UTF8_BINARY"
+# Before 4.3 Spark takes no name of a zone, and means this one.
+_TAKES_ZONE = "timezone" in signature(to_arrow_schema).parameters
+_UTC: dict[str, Any] = {"timezone": "UTC"} if _TAKES_ZONE else {}
 
 
 def relaxed(kind: DataType) -> DataType:
@@ -45,7 +50,7 @@ def exchange_schema(schema: StructType, keys: Sequence[str]) -> tuple[pa.Schema,
     assert isinstance(loose, StructType)
     for field in loose.fields:
         try:
-            to_arrow_type(field.dataType, timezone="UTC")
+            to_arrow_type(field.dataType, **_UTC)
         except (PySparkException, TypeError, ValueError) as error:
             kind = field.dataType.simpleString()
             message = f"column {field.name!r} of type {kind} has no Arrow form"
@@ -68,7 +73,7 @@ def _refuse_unrestorable(field: StructField) -> None:
 
 def spark_arrow_schema(schema: StructType) -> pa.Schema:
     """The Arrow schema that Spark wants for rows of this schema."""
-    return to_arrow_schema(schema, timezone="UTC")
+    return to_arrow_schema(schema, **_UTC)
 
 
 def _refuse_collation(name: str, kind: DataType | None) -> None:
@@ -96,7 +101,7 @@ def spark_schema(exchange: ExchangeRecord) -> StructType:
     if exchange.spark_schema is not None:
         return StructType.fromJson(_json(exchange.spark_schema))
     try:
-        schema = relaxed(from_arrow_schema(exchange.schema))
+        schema = relaxed(from_arrow_schema(exchange.schema, prefer_timestamp_ntz=True))
     except PySparkException as error:
         raise UnsupportedType(f"Spark has no type for a column: {error}") from error
     assert isinstance(schema, StructType)

@@ -50,7 +50,6 @@ def test_the_conf_file_records_attempts(tmp_path: Path) -> None:
     assert status.initiator.startswith("local-")
 
 
-@pytest.mark.soak
 def test_cleanup_from_conf_removes_the_stale_and_keeps_the_rest(tmp_path: Path) -> None:
     root = str(tmp_path / "exchange")
     submit(root)

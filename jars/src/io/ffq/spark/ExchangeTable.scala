@@ -13,11 +13,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
 /** Reads of an exchange go through [[ExchangeTable]]. */
 private object OwnPlans extends Rule[LogicalPlan] {
 
-  /** Another Spark may have these classes in another shape; then reads go Spark's way. */
   override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveOperators {
     case relation @ DataSourceV2Relation(table: PythonTable, _, _, _, _, _) if table.name() == Settings.Format =>
-      try ExchangeTable.of(table).fold(relation)(own => relation.copy(table = own))
-      catch { case error: LinkageError => Steward.complain(error); relation }
+      ExchangeTable.of(table).fold(relation)(own => relation.copy(table = own))
   }
 }
 

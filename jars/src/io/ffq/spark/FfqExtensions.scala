@@ -15,7 +15,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
 /** `spark.sql.extensions=io.ffq.spark.FfqExtensions`. */
 class FfqExtensions extends (SparkSessionExtensions => Unit) {
 
-  override def apply(extensions: SparkSessionExtensions): Unit = {
+  override def apply(extensions: SparkSessionExtensions): Unit = if (Settings.isAtHome) {
     extensions.injectPostHocResolutionRule(session => StampWrites(session))
     extensions.injectPostHocResolutionRule(_ => OwnPlans)
   }
@@ -28,11 +28,7 @@ class FfqExtensions extends (SparkSessionExtensions => Unit) {
  */
 private case class StampWrites(session: SparkSession) extends Rule[LogicalPlan] {
 
-  /** Another Spark may have these classes in another shape; then writes go unstamped. */
-  override def apply(plan: LogicalPlan): LogicalPlan =
-    try stamp(plan) catch { case error: LinkageError => Steward.complain(error); plan }
-
-  private def stamp(plan: LogicalPlan): LogicalPlan = plan match {
+  override def apply(plan: LogicalPlan): LogicalPlan = plan match {
     // Spark wants the options in one place, or the same in both.
     case write: AppendData => stamped(write).map(write.copy(_, writeOptions = Map.empty)).getOrElse(write)
     case write: OverwriteByExpression =>

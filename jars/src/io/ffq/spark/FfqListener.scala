@@ -125,7 +125,7 @@ class FfqListener(conf: SparkConf) extends SparkListener {
 
   /** A listener that throws would be dropped from the bus. */
   private def guarded(work: => Unit): Unit =
-    try work catch { case NonFatal(error) => Steward.complain(error) }
+    if (Settings.isAtHome) try work catch { case NonFatal(error) => Steward.complain(error) }
 }
 
 object FfqListener {
@@ -133,7 +133,7 @@ object FfqListener {
   /** Add the listener to a running context, once. */
   private[spark] def install(sc: SparkContext): Unit = {
     val named = sc.getConf.get("spark.extraListeners", "").split(",").map(_.trim)
-    if (!named.contains(classOf[FfqListener].getName)) sc.addSparkListener(new FfqListener(sc.getConf))
+    if (!named.contains(classOf[FfqListener].getName)) Internals.listen(sc, new FfqListener(sc.getConf))
   }
 }
 

@@ -19,8 +19,10 @@ class FfqPlugin extends SparkPlugin {
 private class FfqDriverPlugin extends DriverPlugin {
 
   override def init(sc: SparkContext, context: PluginContext): JMap[String, String] = {
-    Settings.installExtension(context.conf())
-    FfqListener.install(sc)
+    if (Settings.isAtHome) {
+      Settings.installExtension(context.conf())
+      FfqListener.install(sc)
+    }
     Collections.emptyMap()
   }
 

@@ -2,14 +2,26 @@ package io.ffq.spark
 
 import java.util.UUID
 
-import org.apache.spark.SparkConf
+import org.apache.spark.{SPARK_VERSION, SparkConf}
 
 /** What the bridge reads from `spark.ffq.*`, and who this application is. */
 private[spark] object Settings {
 
+  private val BuiltFor = "4.3."
   val Format = "ffqshuffle"
   val Prefix = "spark.ffq."
   private val Extensions = "spark.sql.extensions"
+
+  /**
+   * Whether this is the Spark that the jar was built for. The bridge uses what Spark does not
+   * promise to keep; elsewhere it stays away, and all that Python does goes on without it.
+   */
+  lazy val isAtHome: Boolean = {
+    val home = SPARK_VERSION.startsWith(BuiltFor)
+    if (!home) System.err.println(
+      s"ffq_spark: the plugin is built for Spark ${BuiltFor}x and does nothing on $SPARK_VERSION")
+    home
+  }
 
   /** Unique for each driver process, also where application ids repeat. */
   val run: String = UUID.randomUUID().toString.take(8)
