@@ -41,7 +41,7 @@ demo: java setup
 
 test: java setup
 	@echo "== tests"
-	@$(BIN)/python -m pytest -m "not soak"
+	@$(BIN)/python -m pytest -m "not soak" -n 2 --dist loadfile
 
 soak: java setup
 	@echo "== the long campaigns"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ffq_spark.errors import FfqError
+from ffq_spark.exchange.cut import cut
 from ffq_spark.exchange.exchange import Exchange
 
 if TYPE_CHECKING:
@@ -18,7 +19,15 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["Exchange", "FfqError", "__version__", "configure", "recommended_conf", "register"]
+__all__ = [
+    "Exchange",
+    "FfqError",
+    "__version__",
+    "configure",
+    "cut",
+    "recommended_conf",
+    "register",
+]
 
 _NEED_SPARK = frozenset({"configure", "recommended_conf", "register"})
 

@@ -1,7 +1,8 @@
-"""Verbs about queries: status, check, cancel, gc."""
+"""Verbs about queries and versions: status, check, cancel, gc, versions, rollback."""
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import click
@@ -10,6 +11,7 @@ from ffq_spark.cli.context import FINDING, verb
 from ffq_spark.cli.output import Output, human_bytes, human_time
 from ffq_spark.exchange.cleanup import DEFAULT_TTL_SECONDS, RULES
 from ffq_spark.exchange.exchange import Exchange
+from ffq_spark.exchange.versions import Version
 
 
 @click.command()
@@ -77,4 +79,25 @@ def gc(
     return FINDING if report.problems else 0
 
 
-COMMANDS = (status, check, cancel, gc)
+@click.command()
+@verb
+def versions(root: str, storage: dict[str, Any], output: Output) -> None:
+    """List the versions: from one overwrite to the next, what each shows, and if it has expired."""
+    found = [vars(version) for version in Exchange(root, storage).versions()]
+    if not output.json:
+        for version in found:
+            version["bytes"] = human_bytes(version["bytes"])
+            version["committed_at_ms"] = human_time(version["committed_at_ms"])
+    output.table([field.name for field in fields(Version)], [list(v.values()) for v in found])
+
+
+@click.command()
+@verb
+@click.argument("step", type=int)
+def rollback(root: str, storage: dict[str, Any], output: Output, step: int) -> None:
+    """Make the snapshot as of a step the current one again, by a new step."""
+    record = Exchange(root, storage).rollback(step)
+    output.record({"step": record.step, "restores": record.body.restores})
+
+
+COMMANDS = (status, check, cancel, gc, versions, rollback)

@@ -7,7 +7,7 @@ be read. Outcomes are kept for ever: they are what refuses a driver that wakes u
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -120,7 +120,7 @@ class _Sweep:
                 self._sweep(query, known=query in opened)
         if retention_ms is not None:
             with self._reported("the log"):
-                self._expire(retention.expirable_steps(self._store, self.now - retention_ms))
+                self._expire(self.now - retention_ms)
         self._leftovers()
 
     @contextmanager
@@ -187,22 +187,26 @@ class _Sweep:
             files.append((layout.manifest(query), self._manifests[query]))
         self.remove(files, [directory])
 
-    def _expire(self, expirable: Iterable[StepRecord]) -> None:
-        steps = self._unneeded(expirable)
+    def _expire(self, before: int) -> None:
+        steps = self._expirable(before)
         # The marker comes first: whoever then misses a file can say why, and who asks to hold a
-        # step sees it, or is seen here.
+        # step or to go back to it sees the marker, or is seen by the second look.
         if not self._report.dry_run:
             for step in steps:
                 self._store.create_once(layout.expired(step.step), b"{}\n")
-        for step in self._unneeded(steps):
+            marked = {step.step for step in steps}
+            steps = [step for step in self._expirable(before) if step.step in marked]
+        for step in steps:
             registered, _ = attempts.split_registered(self._store, step.body)
             self.remove(registered, attempts.directories(registered))
             # The manifest goes last: while it is there, the next collector finishes this work.
             self.remove([(step.body.manifest, step.body.manifest_bytes)], [])
             self._report.expired.append(step.step)
 
-    def _unneeded(self, steps: Iterable[StepRecord]) -> list[StepRecord]:
+    def _expirable(self, before: int) -> list[StepRecord]:
+        # Holds are looked at before the log: a rollback holds until the log has it.
         first = consumers.needed_from(self._store)
+        steps = retention.expirable_steps(self._store, before)
         return [step for step in steps if first is None or step.step < first]
 
     def remove(self, files: Sequence[tuple[str, int]], directories: Sequence[str]) -> None:

@@ -31,6 +31,7 @@ from ffq_spark.exchange.snapshot import (
 )
 from ffq_spark.exchange.status import QueryStatus, all_statuses, query_status
 from ffq_spark.exchange.verify import Progress, VerifyReport, verify_snapshot
+from ffq_spark.exchange.versions import Version, rollback, versions
 from ffq_spark.format.layout import AttemptId
 from ffq_spark.format.records import CancelRecord, StepRecord
 from ffq_spark.options import ReadOptions
@@ -117,6 +118,14 @@ class Exchange:
     def steps(self) -> list[StepRecord]:
         """The whole log, oldest first, replaced steps included."""
         return list(take_snapshot(self._store, ReadOptions(steps="all")).steps)
+
+    def versions(self) -> list[Version]:
+        """Every version, oldest first: its steps, what it shows, and whether it can be read."""
+        return versions(self._store)
+
+    def rollback(self, step: int) -> StepRecord:
+        """Make the snapshot as of a step the current one again, as a new step."""
+        return rollback(self._store, step)
 
     def parts(self, **options: Unpack[ReadArguments]) -> pa.Table:
         """The parts that a `read` with these options would open, one row each."""

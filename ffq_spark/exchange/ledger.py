@@ -132,9 +132,12 @@ class Ledger:
         *,
         batch: StreamBatch | None = None,
         offsets: Offsets | None = None,
+        restores: int = 0,
     ) -> StepRecord:
         """Make a query's output the next step, or raise and leave nothing visible."""
-        body = replace(self._seal(query, outputs, stats), stream=batch, offsets=offsets)
+        body = replace(
+            self._seal(query, outputs, stats), stream=batch, offsets=offsets, restores=restores
+        )
         self._ensure_exchange(proposal)
         record = OutcomeRecord(
             query=query.query,
@@ -163,6 +166,8 @@ class Ledger:
         else:
             step = self.log.publish(outcome)
         self._store.delete(layout.pending(outcome.query))
+        if step is not None:
+            self.log.condense(step.step)
         return step
 
     def _seal(

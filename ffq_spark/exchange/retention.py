@@ -1,4 +1,7 @@
-"""Which steps expire: those of versions that were replaced, except the newest two."""
+"""Which steps expire: those of versions that were replaced, except the newest two.
+
+A version that stays keeps what it restores: a rollback has no rows of its own.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,14 @@ def expirable_steps(store: Store, before: int) -> Iterator[StepRecord]:
     # A step's manifest is removed last: one without has expired already.
     there = {f"{layout.MANIFESTS}/{entry.name}" for entry in store.list(layout.MANIFESTS)}
     first_of = {step.version: step for step in reversed(steps)}
+    over = {
+        version
+        for version in range(1, steps[-1].version - KEPT_VERSIONS + 1 if steps else 1)
+        if first_of[version + 1].body.committed_at_ms <= before
+    }
+    staying = (step.body for version, step in first_of.items() if version not in over)
+    restored = (log.visible(body.restores) for body in staying if body.restores)
+    kept = {step.step for version in restored for step in version}
     for step in steps:
-        successor = first_of.get(step.version + 1)
-        if successor is None or step.version > steps[-1].version - KEPT_VERSIONS:
-            return
-        if successor.body.committed_at_ms <= before and step.body.manifest in there:
+        if step.version in over and step.step not in kept and step.body.manifest in there:
             yield step

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,21 +22,20 @@ from ffq_spark.errors import (
     Unsupported,
 )
 from ffq_spark.exchange import attempts
+from ffq_spark.exchange.checkpoint import PARTS_SCHEMA as PARTS_SCHEMA
+from ffq_spark.exchange.checkpoint import Checkpoint, step_parts
 from ffq_spark.exchange.ledger import Ledger
-from ffq_spark.exchange.log import StepLog
+from ffq_spark.exchange.log import StepLog, Steps
 from ffq_spark.exchange.pruning import Predicate, matching_partitions, may_match
 from ffq_spark.exchange.reader import fetch_part
-from ffq_spark.format import layout, manifest, payload
+from ffq_spark.format import layout, payload
 from ffq_spark.format.index import MapTaskIndex
 from ffq_spark.format.layout import AttemptId
-from ffq_spark.format.manifest import PART_FIELDS
-from ffq_spark.format.records import ExchangeRecord, Outcome, OutcomeRecord, StepBody, StepRecord
+from ffq_spark.format.records import ExchangeRecord, Outcome, OutcomeRecord, StepRecord
 from ffq_spark.options import ReadOptions
 from ffq_spark.store import Store
 
 _STEPS = re.compile(r"([0-9]+)(?:\.\.([0-9]+))?")
-_LEADING = [pa.field("step", pa.int64()), pa.field("query", pa.int64())]
-PARTS_SCHEMA = pa.schema([*_LEADING, *PART_FIELDS])
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,12 @@ class Snapshot:
 
     store: Store
     exchange: ExchangeRecord
-    steps: tuple[StepRecord, ...]
+    steps: Sequence[StepRecord]
     raw: pa.Table | None = None
     newest: int | None = None
     """The newest step there was, where the choice of steps depended on it."""
+    current: bool = False
+    """Whether these are the steps that are visible now: no retention removes their data."""
 
     def parts(
         self,
@@ -58,14 +60,29 @@ class Snapshot:
         allowed = self._allowed(predicates, partitions)
         if self.raw is not None:
             return _in_partitions(self.raw, allowed)
-        manifests = self.store.read_many([step.body.manifest for step in self.steps])
-        tables = [
-            self._step_parts(step, data, predicates, allowed)
-            for step, data in zip(self.steps, manifests, strict=True)
-        ]
+        tables = [_pruned(table, predicates, allowed) for table in self._tables()]
         table = pa.concat_tables([PARTS_SCHEMA.empty_table(), *tables])
         order = [("reduce", "ascending"), ("step", "ascending"), ("map_task", "ascending")]
-        return table.sort_by(order) if len(tables) > 1 else table
+        return table.combine_chunks().sort_by(order) if len(self.steps) > 1 else table
+
+    def _tables(self) -> Iterator[pa.Table]:
+        """Parts with their statistics: of a checkpoint's steps in one table, of others each."""
+        pieces = self.steps.pieces if isinstance(self.steps, Steps) else tuple(self.steps)
+        checkpoints = [piece for piece in pieces if isinstance(piece, Checkpoint)]
+        loose = [piece for piece in pieces if not isinstance(piece, Checkpoint)]
+        # A checkpoint outlives the data of its steps; a manifest that is there tells that they are.
+        doubtful = StepLog(self.store).expired() if checkpoints and not self.current else set()
+        for checkpoint in checkpoints:
+            known, others = checkpoint.split(doubtful)
+            loose += others
+            yield known.parts()
+        manifests = self.store.read_many([step.body.manifest for step in loose])
+        for step, data in zip(loose, manifests, strict=True):
+            try:
+                yield step_parts(step, data, self.store.url(step.body.manifest))
+            except CorruptRecord:
+                StepLog(self.store).refuse_expired(step.step)
+                raise
 
     def _allowed(
         self, predicates: Sequence[Predicate], partitions: frozenset[int] | None
@@ -79,27 +96,25 @@ class Snapshot:
             return partitions if matching is None else matching
         return matching & partitions
 
-    def _step_parts(
-        self,
-        step: StepRecord,
-        data: bytes | None,
-        predicates: Sequence[Predicate],
-        allowed: frozenset[int] | None,
-    ) -> pa.Table:
-        path = self.store.url(step.body.manifest)
-        try:
-            table = _in_partitions(checked_manifest(step.body, data, path), allowed)
-        except CorruptRecord:
-            StepLog(self.store).refuse_expired(step.step)
-            raise
-        if predicates:
-            table = table.filter(pa.array(may_match(table, predicates)))
-        table = table.select([field.name for field in PART_FIELDS])
-        leading = [
-            pa.repeat(pa.scalar(value, pa.int64()), table.num_rows)
-            for value in (step.step, step.body.query)
-        ]
-        return pa.table([*leading, *table.columns], schema=PARTS_SCHEMA)
+
+def _pruned(
+    table: pa.Table, predicates: Sequence[Predicate], allowed: frozenset[int] | None
+) -> pa.Table:
+    table = _in_partitions(table, allowed)
+    for predicate in predicates:
+        table = table.filter(_may_match(table, predicate))
+    return table.select(PARTS_SCHEMA.names)
+
+
+def _may_match(table: pa.Table, predicate: Predicate) -> pa.Array:
+    """For each part whether it may hold a matching row: yes, if its step has no such statistics."""
+    statistics = table.schema.field("stats").type if "stats" in table.schema.names else ()
+    if predicate.column not in {field.name for field in statistics}:
+        return pa.repeat(True, table.num_rows)
+    known = pc.struct_field(table["stats"], predicate.column).is_valid()
+    keep = np.ones(table.num_rows, np.bool_)
+    keep[known.to_numpy()] = may_match(table.filter(known), [predicate])
+    return pa.array(keep)
 
 
 def _in_partitions(table: pa.Table, allowed: frozenset[int] | None) -> pa.Table:
@@ -107,15 +122,6 @@ def _in_partitions(table: pa.Table, allowed: frozenset[int] | None) -> pa.Table:
         return table
     wanted = pa.array(sorted(allowed), pa.int32())
     return table.filter(pc.is_in(table["reduce"], value_set=wanted))
-
-
-def checked_manifest(body: StepBody, data: bytes | None, path: str) -> pa.Table:
-    """A step's manifest, compared with what the step record remembers of it."""
-    if data is None:
-        raise CorruptRecord("the manifest is missing", path=path)
-    if len(data) != body.manifest_bytes or manifest.digest(data) != body.manifest_checksum:
-        raise CorruptRecord("the manifest is not the one that was committed", path=path)
-    return manifest.decode(data, path)
 
 
 def take_snapshot(store: Store, options: ReadOptions, newest: int | None = None) -> Snapshot:
@@ -141,20 +147,21 @@ def take_snapshot(store: Store, options: ReadOptions, newest: int | None = None)
         raise BadOption("give either steps or asOfStep, not both", option="steps")
     log = ledger.log
     if options.as_of_step is not None:
-        return Snapshot(store, exchange, tuple(log.visible(options.as_of_step)))
-    if options.steps.lower() not in ("", "latest", "all"):
-        return Snapshot(store, exchange, tuple(log.read_many(_numbers(options.steps))))
+        return Snapshot(store, exchange, log.visible(options.as_of_step))
+    steps = options.steps.lower()
+    if steps not in ("", "latest", "all"):
+        return Snapshot(store, exchange, log.read_many(_numbers(steps)))
     newest = log.last_number() if newest is None else newest
-    return Snapshot(store, exchange, tuple(_steps_until(log, newest, options.steps)), newest=newest)
+    found = _steps_until(log, newest, steps)
+    return Snapshot(store, exchange, found, newest=newest, current=not steps)
 
 
-def _steps_until(log: StepLog, newest: int, steps: str) -> list[StepRecord]:
+def _steps_until(log: StepLog, newest: int, steps: str) -> Sequence[StepRecord]:
     if newest == 0:
-        return []
+        return ()
     if not steps:
         return log.visible(newest)
-    numbers = [number for number in log.numbers() if number <= newest]
-    return log.read_many(numbers if steps.lower() == "all" else numbers[-1:])
+    return log.read_many(range(1 if steps == "all" else newest, newest + 1))
 
 
 def _numbers(steps: str) -> Sequence[int]:
@@ -219,8 +226,9 @@ def _raw(
         raise Unsupported(f"FFQ's number {largest} does not fit into 63 bits")
     table = attempts.parts_of(indexes)
     count = table.num_rows
-    table = table.add_column(0, _LEADING[0], [pa.nulls(count, pa.int64())])
-    return table.add_column(1, _LEADING[1], [pa.repeat(pa.scalar(query, pa.int64()), count)])
+    table = table.add_column(0, PARTS_SCHEMA.field(0), [pa.nulls(count, pa.int64())])
+    queries = pa.repeat(pa.scalar(query, pa.int64()), count)
+    return table.add_column(1, PARTS_SCHEMA.field(1), [queries])
 
 
 def _guess(store: Store, raw: pa.Table, verify: str) -> ExchangeRecord:
