@@ -198,12 +198,12 @@ class Checkpoint:
 
     def split(self, doubtful: Collection[int]) -> tuple[Checkpoint, list[StepRecord]]:
         """The steps whose parts are known, and those whose manifests must be asked."""
-        unknown = self.table["parts"].is_null().to_numpy()
-        if doubtful:
-            unknown = unknown | [number in doubtful for number in self.numbers]
+        parts = self.table["parts"]
+        if not doubtful and not parts.null_count:
+            return self, []
+        unknown = parts.is_null().to_numpy() | [number in doubtful for number in self.numbers]
         others = [self.record(position) for position in np.flatnonzero(unknown).tolist()]
-        known = self.table.filter(pa.array(~unknown)) if others else self.table
-        return Checkpoint(known, self.path), others
+        return Checkpoint(self.table.filter(pa.array(~unknown)), self.path), others
 
 
 def condensed(store: Store, pieces: Sequence[Stored | Checkpoint]) -> Checkpoint | None:

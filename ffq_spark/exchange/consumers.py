@@ -75,8 +75,8 @@ def hold(store: Store, name: str, step: int) -> HoldRecord:
     store.replace(layout.hold(name), record.encode())
     try:
         # Expiry marks steps and then looks for holds: either it sees this one, or the mark is seen.
-        for kept in log.visible(step):
-            log.refuse_expired(kept.step)
+        for marked in log.expired() & {kept.step for kept in log.visible(step)}:
+            log.refuse_expired(marked)
     except StepExpired:
         release(store, name)
         raise

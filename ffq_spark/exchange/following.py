@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate
 
 from ffq_spark.errors import Replaced
@@ -38,14 +39,12 @@ def next_end(log: StepLog, start: int, latest: int, options: ReadOptions) -> int
     return most
 
 
-def steps_between(
-    log: StepLog, start: int, end: int, options: ReadOptions
-) -> tuple[StepRecord, ...]:
+def steps_between(log: StepLog, start: int, end: int, options: ReadOptions) -> Sequence[StepRecord]:
     """The steps whose rows a batch from `start` to `end` gives out: a function of these alone."""
     if end <= start:
         return ()
     if start == 0:
-        return tuple(log.visible(end))
+        return log.visible(end)
     found: list[StepRecord] = []
     for step in log.read_many(range(start + 1, end + 1)):
         begins = options.starting_step == str(step.step)
@@ -56,4 +55,4 @@ def steps_between(
         elif options.on_replace == "fail":
             message = f"step {step.step} replaces the steps that were read before it"
             raise Replaced(message, path=layout.step(step.step), option="onReplace")
-    return tuple(found)
+    return found

@@ -32,7 +32,7 @@ def pause(store: Store, at: int | None = None) -> int:
     `at` may be a step that has yet to come. A pause that is there already stays as it is.
 
     >>> from ffq_spark.examples import tiny_exchange
-    >>> exchange = tiny_exchange()
+    >>> exchange = tiny_exchange("memory://doc-pause")
     >>> exchange.pause(), exchange.pause()
     (1, 1)
     >>> exchange.resume()
