@@ -73,14 +73,15 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._last_step()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        latest = self._last_step() if self._target is None else self._target
-        if start["step"] > max(latest, self._last_step()):
-            message = f"step {start['step']} was read, but the newest is {latest}"
+        begin, newest = start["step"], self._last_step()
+        if begin > newest:
+            message = f"step {begin} was read, but the newest is {newest}"
             raise StepNotFound(message, path=self._store.url())
-        latest = resting_place(self._store, start["step"], max(latest, start["step"]))
+        latest = newest if self._target is None else max(self._target, begin)
+        latest = resting_place(self._store, begin, latest)
         if isinstance(limit, ReadAllAvailable):
             return {"step": latest}
-        return {"step": next_end(self._ledger.log, start["step"], latest, self._options)}
+        return {"step": next_end(self._ledger.log, begin, latest, self._options)}
 
     def reportLatestOffset(self) -> Offset:
         return {"step": self._last_step()}
