@@ -1,12 +1,13 @@
 """Two streams in one driver, from an exchange to a second and from there to a third.
 
-Arguments: the folder, and `forever` or `once`. A line `ready` says that both streams run.
+Arguments: the folder, and `forever` or `once`. A line `ready`: both have caught up.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
@@ -21,13 +22,12 @@ LINKS = (("first", "second"), ("second", "third"))
 def main(folder: str, how: str) -> None:
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.driver.host", "127.0.0.1")
-    # Each batch more than once in every checkpoint's memory; files stay few.
     spark = ffq.configure(builder).getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
+    queries: list[Any] = []
     for source, target in LINKS:
-        while not os.path.exists(f"{folder}/{source}/_ffq/exchange.json"):
-            for query in spark.streams.active:
-                query.processAllAvailable()
+        for query in queries:
+            query.processAllAvailable()
         df = (
             spark.readStream.format(FORMAT)
             .option("maxStepsPerTrigger", 2)
@@ -35,14 +35,12 @@ def main(folder: str, how: str) -> None:
         )
         stream = df.writeStream.format(FORMAT).options(keys="k", partitions=2, streamId=target)
         stream = stream.option("checkpointLocation", f"{folder}/checkpoints/{target}")
-        stream.option("requireOffsets", "true").trigger(processingTime="0 seconds").start(
-            f"{folder}/{target}"
-        )
+        stream = stream.option("requireOffsets", "true").trigger(processingTime="0 seconds")
+        queries.append(stream.start(f"{folder}/{target}"))
+    for query in queries:
+        query.processAllAvailable()
     print("ready", flush=True)
-    if how == "once":
-        for query in spark.streams.active:
-            query.processAllAvailable()
-    else:
+    if how == "forever":
         spark.streams.awaitAnyTermination()
     spark.stop()
 

@@ -106,6 +106,8 @@ class Chain:
 def campaign(folder: Path, kills: int, seed: int) -> Chain:
     chain = Chain(folder, seed)
     chain.feed(2)
+    # Spark itself refuses a checkpoint whose very first batch was killed while it was written down.
+    chain.drain()
     for _ in range(kills):
         chain.run_and_kill()
         chain.forget_commits()
