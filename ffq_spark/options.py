@@ -222,6 +222,13 @@ class WriteOptions(Options):
         "Of Arrow buffers (`payload=arrow`) or of whole frames (`payload=ffqs`). FFQ reads "
         "compressed parts only as `ffqs`.",
     )
+    layout: str = option(
+        "layout",
+        one_of("parts", "packed"),
+        "parts",
+        "`parts`: a file for each partition of a map task, as FFQ has them. `packed`: one file for "
+        "all partitions of a map task, far fewer requests on an object store.",
+    )
     payload: str = option(
         "payload",
         one_of("arrow", "ffqs"),
@@ -394,6 +401,14 @@ class ReadOptions(Options):
         "full",
         "What is compared with the manifest before rows are given out: `full` (bytes, rows, "
         "checksum), `counts` (bytes and rows), `none`.",
+    )
+    credits: int = option(
+        "credits",
+        size,
+        64 * MIB,
+        "Bytes that one read task may have asked for and not yet given on; a larger range passes "
+        "alone. Local files are read one range at a time in any case.",
+        shown="64MiB",
     )
     target_partition_bytes: int = option(
         "targetPartitionBytes",

@@ -21,7 +21,7 @@ from ffq_spark.errors import (
     QueryNotFound,
 )
 from ffq_spark.format import layout
-from ffq_spark.format.index import Chunk, MapTaskIndex
+from ffq_spark.format.index import Chunk, IndexEntry, MapTaskIndex
 from ffq_spark.format.layout import AttemptId
 from ffq_spark.format.manifest import PART_FIELDS
 from ffq_spark.format.records import StepBody
@@ -31,7 +31,9 @@ _ATTEMPT_DEPTH = len(AttemptId(0, 0, 0, 0).directory.split("/"))
 
 File = tuple[str, int]
 
-_CHUNKS = pa.list_(pa.struct([(name, pa.int64()) for name in Chunk.__dataclass_fields__]))
+CHUNKS_FIELD = pa.field(
+    "chunks", pa.list_(pa.struct([(name, pa.int64()) for name in Chunk.__dataclass_fields__]))
+)
 
 
 def numbers(store: Store, path: str) -> list[int]:
@@ -161,8 +163,8 @@ def parts_of(indexes: Sequence[MapTaskIndex]) -> pa.Table:
                     "map_task": index.id.map_task,
                     "attempt": index.id.attempt,
                     "reduce": entry.reduce,
-                    "file": _inside(index, entry.file),
-                    "offset": 0,
+                    "file": _inside(index, entry),
+                    "offset": entry.offset,
                     "bytes": entry.bytes,
                     "rows": entry.rows,
                     "batches": entry.batches,
@@ -170,15 +172,17 @@ def parts_of(indexes: Sequence[MapTaskIndex]) -> pa.Table:
                     "chunks": [asdict(chunk) for chunk in entry.chunks] or None,
                 }
             )
-    schema = pa.schema([*PART_FIELDS, pa.field("chunks", _CHUNKS)])
+    schema = pa.schema([*PART_FIELDS, CHUNKS_FIELD])
     table = pa.Table.from_pylist(rows, schema=schema)
     order = [("reduce", "ascending"), ("stage", "ascending"), ("map_task", "ascending")]
     return table.sort_by(order)
 
 
-def _inside(index: MapTaskIndex, file: str) -> str:
-    """A part's path; an index may only name files of its own attempt."""
-    directory, _, name = file.rpartition("/")
+def _inside(index: MapTaskIndex, entry: IndexEntry) -> str:
+    """The file that holds a part; an index may only name files of its own attempt."""
+    directory, _, name = entry.file.rpartition("/")
     if directory != index.id.directory or layout.parse_part(name) is None:
-        raise CorruptIndex(f"the index names {file!r}", path=index.id.index_json)
-    return file
+        raise CorruptIndex(f"the index names {entry.file!r}", path=index.id.index_json)
+    if entry.packed not in (None, index.id.packed):
+        raise CorruptIndex(f"the index names {entry.packed!r}", path=index.id.index_json)
+    return entry.packed or entry.file

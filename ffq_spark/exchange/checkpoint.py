@@ -93,14 +93,16 @@ def _sizes(limit: int) -> Iterator[int]:
         size *= GROWTH
 
 
-def step_parts(step: StepRecord, data: bytes | None, path: str) -> pa.Table:
+def step_parts(
+    step: StepRecord, data: bytes | None, path: str, *, statistics: bool = True
+) -> pa.Table:
     """The parts of a step by its manifest, which must be the one that the step remembers."""
     body = step.body
     if data is None:
         raise CorruptRecord("the manifest is missing", path=path)
     if len(data) != body.manifest_bytes or manifest.digest(data) != body.manifest_checksum:
         raise CorruptRecord("the manifest is not the one that was committed", path=path)
-    table = manifest.decode(data, path)
+    table = manifest.decode(data, path, statistics=statistics)
     leading = [
         pa.repeat(pa.scalar(value, pa.int64()), table.num_rows) for value in (step.step, body.query)
     ]

@@ -5,7 +5,8 @@ Equal rows have equal keys and so share a partition: no other needs to be looked
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -17,7 +18,7 @@ from ffq_spark.exchange.reader import read_parts
 from ffq_spark.exchange.zset import consolidate
 from ffq_spark.format.records import ExchangeRecord
 from ffq_spark.options import ReadOptions
-from ffq_spark.store import Store
+from ffq_spark.store import ReadTotals, Store
 
 
 def read_rows(
@@ -28,29 +29,34 @@ def read_rows(
     *,
     columns: Sequence[str] | None = None,
     metadata: bool = False,
+    totals: ReadTotals | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of these parts, consolidated if that was asked for."""
-    schema = exchange.schema
-    if not options.consolidate:
-        return read_parts(
-            store, parts, schema, columns=columns, metadata=metadata, verify=options.verify
-        )
-    return _consolidated(store, parts, exchange, columns, options.verify)
+    read = partial(
+        read_parts,
+        store,
+        schema=exchange.schema,
+        verify=options.verify,
+        credits=options.credits,
+        totals=totals,
+    )
+    if options.consolidate:
+        return _consolidated(read, parts, exchange, columns)
+    return read(parts=parts, columns=columns, metadata=metadata)
 
 
 def _consolidated(
-    store: Store,
+    read: Callable[..., Iterator[pa.RecordBatch]],
     parts: pa.Table,
     exchange: ExchangeRecord,
     columns: Sequence[str] | None,
-    verify: str,
 ) -> Iterator[pa.RecordBatch]:
     schema, weight = exchange.schema, exchange.weight
     assert weight is not None
     reduces = parts["reduce"].to_numpy()
     bounds = [0, *(np.flatnonzero(np.diff(reduces)) + 1).tolist(), len(reduces)]
     for start, end in pairwise(bounds):
-        batches = read_parts(store, parts.slice(start, end - start), schema, verify=verify)
+        batches = read(parts=parts.slice(start, end - start))
         rows = consolidate(pa.Table.from_batches(batches, schema), weight)
         yield from rows.select(list(columns or schema.names)).combine_chunks().to_batches()
 

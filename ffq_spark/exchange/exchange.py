@@ -35,7 +35,7 @@ from ffq_spark.exchange.versions import Version, rollback, versions
 from ffq_spark.format.layout import AttemptId
 from ffq_spark.format.records import CancelRecord, StepRecord
 from ffq_spark.options import ReadOptions
-from ffq_spark.store import Store
+from ffq_spark.store import ReadTotals, Store
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -69,6 +69,7 @@ class ReadArguments(TypedDict, total=False):
     stage: int | None
     attempt: int | str | None
     verify: str | None
+    credits: int | str | None
     metadata_columns: bool | None
     consolidate: bool | None
 
@@ -132,8 +133,12 @@ class Exchange:
         snapshot, chosen = self._snapshot(options)
         return snapshot.parts(partitions=chosen.partitions)
 
-    def read(self, **options: Unpack[ReadArguments]) -> pa.RecordBatchReader:
+    def read(
+        self, *, totals: ReadTotals | None = None, **options: Unpack[ReadArguments]
+    ) -> pa.RecordBatchReader:
         """The rows, batch by batch: DuckDB, Polars, pandas and pyarrow all take the result.
+
+        `totals` counts along: requests, bytes, the peak of bytes asked for and not yet given on.
 
         >>> from ffq_spark.examples import tiny_exchange
         >>> tiny_exchange().read(columns=["name"], partitions=[3]).read_all().num_rows
@@ -146,7 +151,7 @@ class Exchange:
         schema = output_schema(exchange.schema, chosen)
         columns, metadata = chosen.columns or None, chosen.metadata_columns
         batches = read_rows(
-            self._store, parts, exchange, chosen, columns=columns, metadata=metadata
+            self._store, parts, exchange, chosen, columns=columns, metadata=metadata, totals=totals
         )
         return pa.RecordBatchReader.from_batches(schema, batches)
 
@@ -285,7 +290,7 @@ class Exchange:
             path = self._store.url(index.id.directory)
             raise PartitionNotFound(f"partition {reduce} not found in shuffle index", path=path)
         part = stored.parts_of([replace(index, entries=(entry,))]).to_pylist()[0]
-        data = fetch_part(self._store, part)
+        data = fetch_part(self._store, {**part, "step": None})
         end = start_offset + max_bytes if max_bytes else len(data)
         return bytes(data[min(start_offset, len(data)) : min(end, len(data))])
 

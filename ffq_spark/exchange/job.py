@@ -20,6 +20,7 @@ class WriteJob:
 
     exchange: ExchangeRecord
     query: QueryRecord
+    layout: str
     payload: str
     compression: str
     sort_by: tuple[str, ...]
@@ -33,6 +34,7 @@ class WriteJob:
         return cls(
             exchange,
             query,
+            options.layout,
             options.payload,
             options.compression,
             options.sort_by,

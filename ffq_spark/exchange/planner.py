@@ -6,7 +6,7 @@ depends on sizes alone, never on the order of map tasks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -76,13 +76,13 @@ def _at_most(groups: list[list[int]], count: int) -> list[list[int]]:
 def _sharded(
     groups: list[list[int]], sizes: Mapping[int, int], target: int, max_tasks: int
 ) -> list[Group]:
-    observed = sorted(sizes.values())
+    is_heavy = _heavy(sorted(sizes.values()), target)
     room = max_tasks - len(groups) if max_tasks else None
     planned: list[Group] = []
     for group in groups:
         size = sizes[group[0]]
         shards = 1
-        if len(group) == 1 and _is_heavy(size, observed, target):
+        if len(group) == 1 and is_heavy(size):
             shards = max(2, -(-size // target))
             if room is not None:
                 shards = min(shards, 1 + room)
@@ -91,15 +91,19 @@ def _sharded(
     return planned
 
 
-def _is_heavy(size: int, observed: Sequence[int], target: int) -> bool:
-    if size <= target:
-        return False
+def _heavy(observed: Sequence[int], target: int) -> Callable[[int], bool]:
+    """Whether a partition of a size is to be split, given the sizes of all, ascending."""
+    if not observed:
+        return lambda size: False
     p50, p95, p99 = (_percentile(observed, share) for share in (50, 95, 99))
-    return (
-        len(observed) == 1
-        or (p99 > p95 and size >= p99)
-        or size >= 4 * target
-        or (p50 > 0 and size >= 8 * p50)
+    return lambda size: (
+        size > target
+        and (
+            len(observed) == 1
+            or (p99 > p95 and size >= p99)
+            or size >= 4 * target
+            or (p50 > 0 and size >= 8 * p50)
+        )
     )
 
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from ffq_spark.errors import CorruptPart, CorruptRecord
 from ffq_spark.exchange.log import StepLog
+from ffq_spark.exchange.ranges import Range, join_ranges
 from ffq_spark.format import layout, payload
 from ffq_spark.format.conform import conform
 from ffq_spark.format.index import Chunk
-from ffq_spark.store import Store
+from ffq_spark.format.payload import Decoder
+from ffq_spark.store import Credits, ReadTotals, Store
 
 METADATA_FIELDS = (
     pa.field("_ffq_step", pa.int64()),
@@ -22,6 +27,12 @@ METADATA_FIELDS = (
     pa.field("_ffq_partition", pa.int32()),
 )
 _METADATA_SOURCES = ("step", "query", "map_task", "attempt", "reduce")
+
+DEFAULT_CREDITS = 64 << 20
+# So many ranges of the largest size share the credits.
+_RANGES_AT_ONCE = 4
+# Files are read in the order of their parts within so many bytes, not over the whole exchange.
+_WINDOW_BYTES = 128 << 20
 
 Part = dict[str, Any]
 
@@ -34,44 +45,99 @@ def read_parts(
     columns: Sequence[str] | None = None,
     metadata: bool = False,
     verify: str = "full",
+    credits: int = DEFAULT_CREDITS,
+    totals: ReadTotals | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of these parts, in their order; a part that is not what was committed is an error.
+    """The rows of these parts; one that is not what was committed is an error.
 
-    `schema` is the exchange's; `columns` of it are given, in that order.
+    `schema` is the exchange's; `columns` of it are given, in that order. Parts come in their order,
+    except that those of one packed file stay together.
     """
     chosen = list(schema.names if columns is None else columns)
     wanted = pa.schema([schema.field(name) for name in chosen])
     # A read of metadata columns alone still needs one column, to count rows by.
     opened = chosen or schema.names[:1]
-    pruned = None if set(opened) == set(schema.names) else opened
-    for part in _rows(parts):
-        for batch in read_part(store, part, schema, columns=pruned, verify=verify):
-            arrays = conform(batch, wanted).columns if chosen else []
-            extra = _metadata_arrays(part, batch.num_rows) if metadata else []
-            fields = [*wanted, *(METADATA_FIELDS if metadata else ())]
-            yield pa.RecordBatch.from_arrays([*arrays, *extra], schema=pa.schema(fields))
+    decoder = Decoder(schema, None if set(opened) == set(schema.names) else opened)
+    fields = pa.schema([*wanted, *(METADATA_FIELDS if metadata else ())])
+    for part, data in fetch_parts(store, parts, verify, credits, totals):
+        for batch in decode_part(decoder, part, data, store.url(part["file"]), verify):
+            rows = conform(batch, wanted) if chosen else batch.select([])
+            if not metadata:
+                yield rows
+                continue
+            arrays = [*rows.columns, *_metadata_arrays(part, batch.num_rows)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=fields)
 
 
-def _rows(parts: pa.Table) -> Iterator[Part]:
-    for batch in parts.to_batches(max_chunksize=4096):
-        yield from batch.to_pylist()
-
-
-def read_part(
+def fetch_parts(
     store: Store,
-    part: Part,
-    schema: pa.Schema | None = None,
-    *,
-    columns: list[str] | None = None,
+    parts: pa.Table,
     verify: str = "full",
+    credits: int = DEFAULT_CREDITS,
+    totals: ReadTotals | None = None,
+) -> Iterator[tuple[Part, pa.Buffer]]:
+    """Each part with its bytes, compared with the manifest before anything is decoded."""
+    limit = max(credits // _RANGES_AT_ONCE, 1)
+    ranges = (found for window in _windows(parts) for found in join_ranges(window, limit))
+    fetched = store.fetch(
+        partial(_fetch_range, store),
+        ranges,
+        lambda range: range.length,
+        Credits(credits),
+        totals or ReadTotals(),
+    )
+    for range, data in fetched:
+        for part in range.parts.to_pylist():
+            start = part["offset"] - range.start
+            # A file that grew is as wrong as one that was cut.
+            end = len(data) if range.is_whole_file else start + part["bytes"]
+            yield part, _checked(data[start:end], part, store.url(part["file"]), verify)
+
+
+def fetch_part(store: Store, part: Part, *, verify: str = "full") -> pa.Buffer:
+    """The bytes of one part."""
+    range = Range(part["file"], part["offset"], part["bytes"], pa.table({"step": [part["step"]]}))
+    return _checked(_fetch_range(store, range), part, store.url(part["file"]), verify)
+
+
+def _windows(parts: pa.Table) -> Iterator[pa.Table]:
+    ends = np.cumsum(parts["bytes"].to_numpy()) // _WINDOW_BYTES
+    bounds = [0, *(np.flatnonzero(np.diff(ends)) + 1).tolist(), parts.num_rows]
+    for start, end in pairwise(bounds):
+        yield parts.slice(start, end - start)
+
+
+def _fetch_range(store: Store, range: Range) -> pa.Buffer:
+    path = store.url(range.file)
+    if not layout.is_data(range.file):
+        raise CorruptRecord("a part outside the exchange's data", path=path)
+    try:
+        return store.read_range(range.file, range.start, range.length + range.is_whole_file)
+    except FileNotFoundError as error:
+        if (step := range.parts["step"][0].as_py()) is not None:
+            StepLog(store).refuse_expired(step)
+        raise CorruptPart("the part is missing", path=path) from error
+
+
+def _checked(data: pa.Buffer, part: Part, path: str, verify: str) -> pa.Buffer:
+    if verify != "none" and len(data) != part["bytes"]:
+        found = f"{len(data)} bytes" if len(data) < part["bytes"] else "more bytes"
+        raise CorruptPart(f"{found} instead of {part['bytes']}", path=path)
+    if verify == "full":
+        expected, chunks = part.get("checksum"), part.get("chunks")
+        if expected is not None and payload.checksum(data) != expected:
+            raise CorruptPart("checksum mismatch", path=path)
+        if chunks:
+            payload.check_chunks(data, tuple(Chunk(**chunk) for chunk in chunks), path)
+    return data
+
+
+def decode_part(
+    decoder: Decoder, part: Part, data: pa.Buffer, path: str, verify: str = "full"
 ) -> Iterator[pa.RecordBatch]:
-    """The batches of one part."""
-    path = store.url(part["file"])
-    data = fetch_part(store, part, verify=verify)
-    if schema is not None:
-        _check_schema(payload.decode_schema(data, path), schema, path)
+    """The batches of one part, as many rows as were committed."""
     rows = batches = 0
-    for batch in payload.decode(data, path, columns=columns):
+    for batch in decoder.batches(data, path):
         if verify != "full" or part.get("checksum") is None:
             # Without a checksum, at least no offset may point outside its buffer.
             _validate(batch, path, full=verify == "full")
@@ -82,39 +148,6 @@ def read_part(
         found = f"{rows} rows in {batches} batches"
         message = f"{found} instead of {part['rows']} in {part['batches']}"
         raise CorruptPart(message, path=path)
-
-
-def fetch_part(store: Store, part: Part, *, verify: str = "full") -> pa.Buffer:
-    """The bytes of one part, compared with the manifest before anything is decoded."""
-    path, size = store.url(part["file"]), part["bytes"]
-    if not layout.is_data(part["file"]):
-        raise CorruptRecord("a part outside the exchange's data", path=path)
-    # One byte more than the part has: a file that grew is as wrong as one that was cut.
-    try:
-        data = store.read_range(part["file"], part["offset"], size + 1)
-    except FileNotFoundError as error:
-        if (step := part.get("step")) is not None:
-            StepLog(store).refuse_expired(step)
-        raise CorruptPart("the part is missing", path=path) from error
-    if verify != "none" and len(data) != size:
-        found = f"{len(data)} bytes" if len(data) < size else "more bytes"
-        raise CorruptPart(f"{found} instead of {size}", path=path)
-    if verify == "full":
-        expected, chunks = part.get("checksum"), part.get("chunks")
-        if expected is not None and payload.checksum(data) != expected:
-            raise CorruptPart("checksum mismatch", path=path)
-        if chunks:
-            payload.check_chunks(data, tuple(Chunk(**chunk) for chunk in chunks), path)
-    return data
-
-
-def _check_schema(found: pa.Schema, expected: pa.Schema, path: str) -> None:
-    if found.names != expected.names or found.types != expected.types:
-        raise CorruptPart(f"its columns are {_text(found)}, not {_text(expected)}", path=path)
-
-
-def _text(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name} {field.type}" for field in schema)
 
 
 def _validate(batch: pa.RecordBatch, path: str, *, full: bool) -> None:

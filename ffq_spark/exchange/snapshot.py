@@ -60,13 +60,13 @@ class Snapshot:
         allowed = self._allowed(predicates, partitions)
         if self.raw is not None:
             return _in_partitions(self.raw, allowed)
-        tables = [_pruned(table, predicates, allowed) for table in self._tables()]
+        tables = [_pruned(table, predicates, allowed) for table in self._tables(bool(predicates))]
         table = pa.concat_tables([PARTS_SCHEMA.empty_table(), *tables])
         order = [("reduce", "ascending"), ("step", "ascending"), ("map_task", "ascending")]
         return table.combine_chunks().sort_by(order) if len(self.steps) > 1 else table
 
-    def _tables(self) -> Iterator[pa.Table]:
-        """Parts with their statistics: of a checkpoint's steps in one table, of others each."""
+    def _tables(self, statistics: bool) -> Iterator[pa.Table]:
+        """Parts, some with statistics: of a checkpoint's steps in one table, of others each."""
         pieces = self.steps.pieces if isinstance(self.steps, Steps) else tuple(self.steps)
         checkpoints = [piece for piece in pieces if isinstance(piece, Checkpoint)]
         loose = [piece for piece in pieces if not isinstance(piece, Checkpoint)]
@@ -79,7 +79,8 @@ class Snapshot:
         manifests = self.store.read_many([step.body.manifest for step in loose])
         for step, data in zip(loose, manifests, strict=True):
             try:
-                yield step_parts(step, data, self.store.url(step.body.manifest))
+                path = self.store.url(step.body.manifest)
+                yield step_parts(step, data, path, statistics=statistics)
             except CorruptRecord:
                 StepLog(self.store).refuse_expired(step.step)
                 raise

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from ffq_spark.exchange.planner import plan
 from ffq_spark.options import ReadOptions
 
 
-def read_tasks(parts: pa.Table, options: ReadOptions) -> list[pa.Table]:
+def read_tasks(parts: pa.Table, options: ReadOptions) -> list[pa.RecordBatch]:
     """The parts of each task; a partition without rows costs nothing.
 
     Shards of a heavy partition are made of whole parts: shards of equal bytes need no second hash.
     """
     reduces, sizes = parts["reduce"].to_numpy(), parts["bytes"].to_numpy()
-    order = np.argsort(reduces, kind="stable")
-    if not np.array_equal(order, np.arange(len(order))):
+    if np.any(np.diff(reduces) < 0):
+        order = np.argsort(reduces, kind="stable")
         parts, reduces, sizes = parts.take(pa.array(order)), reduces[order], sizes[order]
-    present, starts = np.unique(reduces, return_index=True)
-    ends = np.append(starts[1:], len(reduces))
+    starts = np.flatnonzero(np.diff(reduces, prepend=-1))
+    present, ends = reduces[starts], np.append(starts[1:], len(reduces))
     position = {int(partition): i for i, partition in enumerate(present)}
     totals = np.add.reduceat(sizes, starts) if len(starts) else sizes
+    cuts: dict[int, list[int]] = {}
     groups = plan(
         {int(p): int(size) for p, size in zip(present, totals, strict=True)},
         options.target_partition_bytes,
@@ -29,21 +31,26 @@ def read_tasks(parts: pa.Table, options: ReadOptions) -> list[pa.Table]:
         options.max_tasks,
         split=not options.consolidate,
     )
-    tasks = []
+    tasks: list[pa.RecordBatch] = []
+    if not groups:
+        return tasks
+    whole = pa.concat_batches(parts.to_batches())
     for group in groups:
         first, last = position[group.partitions[0]], position[group.partitions[-1]]
         start, end = int(starts[first]), int(ends[last])
         if group.shards > 1:
-            start, end = _shard(sizes[start:end], start, group.shard, group.shards)
+            if first not in cuts:
+                cuts[first] = _shards(sizes[start:end], start, group.shards)
+            start, end = cuts[first][group.shard : group.shard + 2]
         if end > start:
-            tasks.append(parts.slice(start, end - start))
+            tasks.append(whole.slice(start, end - start))
     return tasks
 
 
-def _shard(sizes: np.ndarray, offset: int, shard: int, shards: int) -> tuple[int, int]:
-    """Neighbouring parts with about the shard's share of the bytes."""
-    middles = np.cumsum(sizes) - sizes / 2
-    share = sizes.sum() / shards
-    owner = np.minimum((middles // share).astype(np.int64), shards - 1)
-    start, end = np.searchsorted(owner, [shard, shard + 1])
-    return offset + int(start), offset + int(end)
+def _shards(sizes: NDArray[np.int64], offset: int, shards: int) -> list[int]:
+    """Where the shards of a partition begin, and its end: whole parts of about equal bytes."""
+    ends = np.cumsum(sizes)
+    middles = ends - sizes / 2
+    owner = np.minimum((middles * shards / ends[-1]).astype(np.int64), shards - 1)
+    found: list[int] = (offset + np.searchsorted(owner, np.arange(shards + 1))).tolist()
+    return found

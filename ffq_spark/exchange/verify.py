@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from ffq_spark.errors import CorruptPart, CorruptRecord, FfqError
 from ffq_spark.exchange.attempts import read_index
-from ffq_spark.exchange.reader import Part, read_part
+from ffq_spark.exchange.reader import Part, decode_part, fetch_part
 from ffq_spark.exchange.snapshot import PARTS_SCHEMA, Snapshot
 from ffq_spark.format.hashing import partition_ids
 from ffq_spark.format.layout import AttemptId
+from ffq_spark.format.payload import Decoder
 from ffq_spark.format.records import ExchangeRecord
 from ffq_spark.store import Store
 
@@ -91,8 +92,10 @@ def _finding(error: FfqError) -> Finding:
 
 def _check_part(snapshot: Snapshot, part: Part) -> Iterator[None]:
     exchange = snapshot.exchange
-    for batch in read_part(snapshot.store, part, exchange.schema):
-        _check_places(exchange, batch, part, snapshot.store.url(part["file"]))
+    path = snapshot.store.url(part["file"])
+    data = fetch_part(snapshot.store, part)
+    for batch in decode_part(Decoder(exchange.schema), part, data, path):
+        _check_places(exchange, batch, part, path)
         yield
 
 

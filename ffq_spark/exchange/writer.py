@@ -7,6 +7,7 @@ attempt that did not finish.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -43,15 +44,14 @@ def write_attempt(
                 digest += Digest.of(rows) if job.digests else Digest()
                 runs.add(rows)
         runs.finish()
-        entries, checksums = _write_parts(store, job, id, runs)
+        parts = _write_parts(store, job, id, runs)
         stats = runs.stats()
     finally:
         runs.close()
-    index = MapTaskIndex(id, now_ms(), tuple(entries))
+    index = MapTaskIndex(id, now_ms(), tuple(part.entry for part in parts))
     store.write(id.index_json, [index.to_json()])
     store.write(id.index_bin, [index.to_bin()])
-    table = _manifest(job, id, entries, checksums, stats)
-    return AttemptOutput(id, manifest.encode(table), digest)
+    return AttemptOutput(id, manifest.encode(_manifest(job, id, parts, stats)), digest)
 
 
 def _fitting(batch: pa.RecordBatch, exchange: ExchangeRecord) -> pa.RecordBatch:
@@ -64,18 +64,40 @@ def _fitting(batch: pa.RecordBatch, exchange: ExchangeRecord) -> pa.RecordBatch:
     return conform(batch, schema)
 
 
-def _write_parts(
-    store: Store, job: WriteJob, id: AttemptId, runs: Runs
-) -> tuple[list[IndexEntry], list[int]]:
+@dataclass(frozen=True)
+class _Written:
+    """A part that was written: its line in the index, and its checksum."""
+
+    entry: IndexEntry
+    checksum: int
+
+
+def _write_parts(store: Store, job: WriteJob, id: AttemptId, runs: Runs) -> list[_Written]:
     codec = Codec(job.exchange.schema, job.payload, job.compression)
-    entries, checksums = [], []
+    reduces = runs.reduces().tolist()
+    parts: list[_Written] = []
+    if job.layout == "packed":
+        if reduces:
+            store.write(id.packed, _packed(id, runs, reduces, codec, parts))
+        return parts
     with store.uploads() as uploads:
-        for reduce in runs.reduces().tolist():
+        for reduce in reduces:
             encoder = codec.encoder()
             uploads.write(id.part(reduce), _pieces(encoder, runs.part(reduce)))
-            entries.append(_entry(id, reduce, encoder.totals, codec))
-            checksums.append(encoder.totals.checksum)
-    return entries, checksums
+            parts.append(_written(id, reduce, encoder.totals, codec))
+    return parts
+
+
+def _packed(
+    id: AttemptId, runs: Runs, reduces: list[int], codec: Codec, parts: list[_Written]
+) -> Iterator[Piece]:
+    """The pieces of all parts, one behind the other; `parts` learns where each of them lies."""
+    offset = 0
+    for reduce in reduces:
+        encoder = codec.encoder()
+        yield from _pieces(encoder, runs.part(reduce))
+        parts.append(_written(id, reduce, encoder.totals, codec, offset))
+        offset += encoder.totals.bytes
 
 
 def _pieces(encoder: PartEncoder, batches: Iterator[pa.RecordBatch]) -> Iterator[Piece]:
@@ -85,9 +107,11 @@ def _pieces(encoder: PartEncoder, batches: Iterator[pa.RecordBatch]) -> Iterator
     yield encoder.end()
 
 
-def _entry(id: AttemptId, reduce: int, totals: PartTotals, codec: Codec) -> IndexEntry:
+def _written(
+    id: AttemptId, reduce: int, totals: PartTotals, codec: Codec, offset: int | None = None
+) -> _Written:
     framed = codec.payload == "ffqs"
-    return IndexEntry(
+    entry = IndexEntry(
         reduce=reduce,
         file=id.part(reduce),
         bytes=totals.bytes,
@@ -97,29 +121,32 @@ def _entry(id: AttemptId, reduce: int, totals: PartTotals, codec: Codec) -> Inde
         compressed_bytes=totals.compressed_bytes,
         uncompressed_bytes=totals.uncompressed_bytes,
         chunks=tuple(totals.chunks),
+        packed=None if offset is None else id.packed,
+        offset=offset or 0,
     )
+    return _Written(entry, totals.checksum)
 
 
 def _manifest(
     job: WriteJob,
     id: AttemptId,
-    entries: list[IndexEntry],
-    checksums: list[int],
+    parts: list[_Written],
     stats: pa.StructArray | None,
 ) -> pa.Table:
-    count = len(entries)
+    count = len(parts)
+    entries = [part.entry for part in parts]
     schema = manifest.manifest_schema(job.stats_fields)
     columns = {
         "stage": pa.repeat(pa.scalar(id.stage, pa.int64()), count),
         "map_task": pa.repeat(pa.scalar(id.map_task, pa.int64()), count),
         "attempt": pa.repeat(pa.scalar(id.attempt, pa.int64()), count),
         "reduce": [entry.reduce for entry in entries],
-        "file": [entry.file for entry in entries],
-        "offset": pa.repeat(pa.scalar(0, pa.int64()), count),
+        "file": [entry.packed or entry.file for entry in entries],
+        "offset": [entry.offset for entry in entries],
         "bytes": [entry.bytes for entry in entries],
         "rows": [entry.rows for entry in entries],
         "batches": [entry.batches for entry in entries],
-        "checksum": checksums,
+        "checksum": [part.checksum for part in parts],
     }
     if "stats" in schema.names:
         kind = schema.field("stats").type

@@ -35,7 +35,11 @@ class Chunk:
 
 @dataclass(frozen=True)
 class IndexEntry:
-    """One part. `codec` is None in version 1, where the other version 2 fields have no meaning."""
+    """One part. `codec` is None in version 1, where the other version 2 fields have no meaning.
+
+    A part that lies in a packed file has its `offset` there, and `packed` names the file; `file`
+    is what it would be called alone, so that FFQ misses a file and does not read another part.
+    """
 
     reduce: int
     file: str
@@ -46,6 +50,8 @@ class IndexEntry:
     compressed_bytes: int = 0
     uncompressed_bytes: int = 0
     chunks: tuple[Chunk, ...] = ()
+    packed: str | None = None
+    offset: int = 0
 
 
 @dataclass(frozen=True)
@@ -135,15 +141,19 @@ def _entry_document(entry: IndexEntry) -> dict[str, Any]:
             "codec": entry.codec,
             "chunks": [vars(chunk) for chunk in entry.chunks],
         }
-    return document | {"rows": entry.rows, "batches": entry.batches}
+    document |= {"rows": entry.rows, "batches": entry.batches}
+    if entry.packed is not None:
+        document |= {"packed_file": entry.packed, "packed_offset": entry.offset}
+    return document
 
 
 def _parse_entry(item: Mapping[str, Any]) -> IndexEntry:
     codec = item.get("codec")
     if codec is not None and codec not in _CODECS:
         raise ValueError(f"unknown codec {codec!r}")
-    if not isinstance(item["file"], str):
-        raise TypeError("`file` is not a string")
+    packed = item.get("packed_file")
+    if not isinstance(item["file"], str) or not isinstance(packed, (str, type(None))):
+        raise TypeError("`file` or `packed_file` is not a string")
     return IndexEntry(
         reduce=_count(item, "reduce_partition", limit=_MAX_REDUCE),
         file=item["file"],
@@ -154,6 +164,8 @@ def _parse_entry(item: Mapping[str, Any]) -> IndexEntry:
         compressed_bytes=_count(item, "compressed_bytes", 0),
         uncompressed_bytes=_count(item, "uncompressed_bytes", 0),
         chunks=tuple(_parse_chunk(chunk) for chunk in item.get("chunks", ())),
+        packed=packed,
+        offset=0 if packed is None else _count(item, "packed_offset"),
     )
 
 

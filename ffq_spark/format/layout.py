@@ -27,6 +27,7 @@ PROBES = f"{RECORDS}/probes"
 
 INDEX_JSON = "index.json"
 INDEX_BIN = "index.bin"
+PACKED = "parts.ipc"
 
 MAX_ATTEMPT = (1 << 32) - 1
 
@@ -67,6 +68,15 @@ class AttemptId(NamedTuple):
         'shuffle/7/0/3/1/part-12.ipc'
         """
         return f"{self.directory}/part-{reduce}.ipc"
+
+    @property
+    def packed(self) -> str:
+        """The one file of all partitions, in the packed layout.
+
+        >>> AttemptId(7, 0, 3, 1).packed
+        'shuffle/7/0/3/1/parts.ipc'
+        """
+        return f"{self.directory}/{PACKED}"
 
 
 def spark_attempt(task_attempt_id: int) -> int:

@@ -13,6 +13,8 @@ import pyarrow as pa
 from ffq_spark.errors import CorruptRecord
 from ffq_spark.format.payload import checksum
 
+_LARGE = 1 << 20
+
 PART_FIELDS = [
     pa.field("stage", pa.int64(), nullable=False),
     pa.field("map_task", pa.int64(), nullable=False),
@@ -63,10 +65,13 @@ def encode(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-def decode(data: bytes, path: str) -> pa.Table:
-    """Read a manifest and check that it has the columns of one."""
+def decode(data: bytes, path: str, *, statistics: bool = True) -> pa.Table:
+    """Read a manifest, if need be without its statistics, and check that it has its columns."""
+    fields = None if statistics else list(range(len(PART_FIELDS)))
+    # To wake other threads takes longer than a small file does.
+    options = pa.ipc.IpcReadOptions(included_fields=fields, use_threads=len(data) > _LARGE)
     try:
-        table = pa.ipc.open_file(pa.py_buffer(data)).read_all()
+        table = pa.ipc.open_file(pa.py_buffer(data), options=options).read_all()
     except (pa.ArrowException, OSError) as error:
         raise CorruptRecord(f"not a readable manifest: {error}", path=path) from error
     for field in PART_FIELDS:

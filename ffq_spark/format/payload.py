@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
@@ -27,6 +27,8 @@ _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 _FRAME_MAGIC = b"FFQS"
 _FRAME_VERSION = 1
 _FRAME = struct.Struct("<4sBB2xQQ")
+# What an Arrow message begins with: a marker, and the length of its description.
+_MESSAGE = struct.Struct("<Ii")
 
 
 @dataclass
@@ -78,8 +80,8 @@ class Codec:
         self.schema = schema
         self.payload = payload
         self.compression = compression
-        buffers = compression if payload == "arrow" and compression != "none" else None
-        self._options = pa.ipc.IpcWriteOptions(compression=buffers)
+        self._buffers = compression if payload == "arrow" and compression != "none" else None
+        self._options = pa.ipc.IpcWriteOptions(compression=self._buffers)
         self.header = self.stream()[: -len(_END)]
 
     def encoder(self) -> PartEncoder:
@@ -95,6 +97,9 @@ class Codec:
 
     def message(self, batch: pa.RecordBatch) -> pa.Buffer:
         """The batch alone, as it stands inside a stream."""
+        if self._buffers is None:
+            # Allocated once, at its size; a stream's buffer grows by copies.
+            return batch.serialize()
         stream = self.stream(batch)
         return stream[len(self.header) : len(stream) - len(_END)]
 
@@ -168,23 +173,53 @@ def is_framed(data: pa.Buffer) -> bool:
     return bytes(data[:4]) == _FRAME_MAGIC
 
 
-def decode(
-    data: pa.Buffer, path: str, *, columns: list[str] | None = None
-) -> Iterator[pa.RecordBatch]:
-    """The batches of a part, whichever payload it has."""
-    streams = _frames(data, path) if is_framed(data) else iter((data,))
-    try:
-        for stream in streams:
-            yield from _read_stream(stream, columns)
-    except (pa.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:
-        if isinstance(error, CorruptPart):
-            raise
-        raise CorruptPart(f"not a readable Arrow stream: {error}", path=path) from error
+class Decoder:
+    """Turns parts of one exchange into batches, whichever payload they have.
+
+    `columns` are the ones to give, in the schema's order, None for all. Equal parts begin with
+    equal bytes, so a schema that was found right once is not looked at again.
+
+    >>> schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])
+    >>> part = Codec(schema, "arrow", "none").stream(pa.record_batch([[1], [2]], schema=schema))
+    >>> [batch.to_pylist() for batch in Decoder(schema, ["v"]).batches(part, "part-0.ipc")]
+    [[{'v': 2}]]
+    """
+
+    def __init__(self, schema: pa.Schema, columns: Sequence[str] | None = None) -> None:
+        self._schema = schema
+        self._known = b""
+        fields = None if columns is None else [schema.get_field_index(name) for name in columns]
+        self._options = pa.ipc.IpcReadOptions(included_fields=fields)
+
+    def batches(self, data: pa.Buffer, path: str) -> Iterator[pa.RecordBatch]:
+        """The batches of a part."""
+        try:
+            for stream in _streams(data, path):
+                self._check_schema(stream, path)
+                with pa.ipc.open_stream(stream, options=self._options) as reader:
+                    yield from reader
+        except (pa.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:
+            if isinstance(error, CorruptPart):
+                raise
+            raise CorruptPart(f"not a readable Arrow stream: {error}", path=path) from error
+
+    def _check_schema(self, stream: pa.Buffer, path: str) -> None:
+        if self._known and bytes(stream[: len(self._known)]) == self._known:
+            return
+        found, expected = pa.ipc.open_stream(stream).schema, self._schema
+        if found.names != expected.names or found.types != expected.types:
+            columns = f"{_columns(found)}, not {_columns(expected)}"
+            raise CorruptPart(f"its columns are {columns}", path=path)
+        self._known = bytes(stream[: _MESSAGE.size + _MESSAGE.unpack_from(stream)[1]])
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)
 
 
 def decode_schema(data: pa.Buffer, path: str) -> pa.Schema:
     """The Arrow schema that a part starts with."""
-    stream = next(_frames(data, path)) if is_framed(data) else data
+    stream = next(_streams(data, path))
     try:
         schema = pa.ipc.open_stream(stream).schema
         # Names are decoded only when they are asked for.
@@ -194,14 +229,9 @@ def decode_schema(data: pa.Buffer, path: str) -> pa.Schema:
         raise CorruptPart(f"not a readable Arrow stream: {error}", path=path) from error
 
 
-def _read_stream(stream: pa.Buffer, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
-    options = None
-    if columns is not None:
-        schema = pa.ipc.open_stream(stream).schema
-        fields = [schema.get_field_index(name) for name in columns]
-        options = pa.ipc.IpcReadOptions(included_fields=fields)
-    with pa.ipc.open_stream(stream, options=options) as reader:
-        yield from reader
+def _streams(data: pa.Buffer, path: str) -> Iterator[pa.Buffer]:
+    """The Arrow streams that a part consists of."""
+    return _frames(data, path) if is_framed(data) else iter((data,))
 
 
 def _frames(data: pa.Buffer, path: str) -> Iterator[pa.Buffer]:

@@ -9,37 +9,46 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from ffq_spark.errors import ExchangeMismatch
+from ffq_spark.exchange.attempts import CHUNKS_FIELD
 from ffq_spark.exchange.consolidation import check_consolidates, read_rows, usable
 from ffq_spark.exchange.pruning import Predicate
 from ffq_spark.exchange.reader import METADATA_FIELDS
-from ffq_spark.exchange.snapshot import Snapshot, take_snapshot
+from ffq_spark.exchange.snapshot import PARTS_SCHEMA, Snapshot, take_snapshot
 from ffq_spark.exchange.tasks import read_tasks
 from ffq_spark.format.conform import conform
 from ffq_spark.format.records import ExchangeRecord
 from ffq_spark.options import ReadOptions
 from ffq_spark.spark.filters import predicates
-from ffq_spark.spark.types import output_columns, relaxed, spark_arrow_schema, spark_schema
+from ffq_spark.spark.types import (
+    METADATA_COLUMNS,
+    output_columns,
+    relaxed,
+    spark_arrow_schema,
+    spark_schema,
+)
 from ffq_spark.spark.worker import freeze_heap
 from ffq_spark.store import Store
+
+_PART_FIELDS = {field.name: field for field in (*PARTS_SCHEMA, CHUNKS_FIELD)}
+_FOR_METADATA = frozenset({"query", "stage", "map_task", "attempt"})
 
 
 class ReadTask(InputPartition):
     """One read task: its parts, and the exchange as it was written.
 
-    Spark pickles the reader before it plans, so what planning finds out travels in here; as Arrow
-    bytes, so that a million parts stay small.
+    Spark pickles the reader before it plans, so what planning finds out travels in here; as an
+    Arrow message without a schema, so that a million parts stay small.
     """
 
-    def __init__(self, parts: pa.Table, exchange: ExchangeRecord) -> None:
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, parts.schema) as writer:
-            writer.write_table(parts.combine_chunks())
-        self._parts = sink.getvalue().to_pybytes()
+    def __init__(self, parts: pa.RecordBatch, exchange: ExchangeRecord) -> None:
+        self._parts = parts.serialize()
+        self._names = tuple(parts.schema.names)
         self.exchange = exchange
 
     @property
     def parts(self) -> pa.Table:
-        return pa.ipc.open_stream(self._parts).read_all()
+        schema = pa.schema([_PART_FIELDS[name] for name in self._names])
+        return pa.Table.from_batches([pa.ipc.read_record_batch(self._parts, schema)], schema)
 
 
 def plan_tasks(
@@ -52,8 +61,15 @@ def plan_tasks(
     _check_schema(snapshot, schema)
     check_consolidates(snapshot.exchange, options)
     parts = snapshot.parts(usable(predicates, snapshot.exchange, options), options.partitions)
-    tasks = read_tasks(parts, options) or [parts.slice(0, 0)]
-    return [ReadTask(table, snapshot.exchange) for table in tasks]
+    parts = parts.select([name for name in _needed(schema) if name in parts.schema.names])
+    tasks = read_tasks(parts, options) or [pa.RecordBatch.from_pylist([], parts.schema)]
+    return [ReadTask(batch, snapshot.exchange) for batch in tasks]
+
+
+def _needed(schema: StructType) -> list[str]:
+    """What a task must know of its parts, to give these columns."""
+    metadata = any(field.name in METADATA_COLUMNS.names for field in schema.fields)
+    return [name for name in _PART_FIELDS if metadata or name not in _FOR_METADATA]
 
 
 def _check_schema(snapshot: Snapshot, schema: StructType) -> None:

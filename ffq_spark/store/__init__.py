@@ -1,5 +1,7 @@
-"""Storage: any fsspec file system, with create-once and exact ranges."""
+"""Storage: any fsspec file system, with create-once, exact ranges and byte credits."""
 
+from ffq_spark.store.credits import Credits
+from ffq_spark.store.prefetch import ReadTotals
 from ffq_spark.store.store import Entry, Store
 
-__all__ = ["Entry", "Store"]
+__all__ = ["Credits", "Entry", "ReadTotals", "Store"]

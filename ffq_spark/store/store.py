@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,8 +12,18 @@ import pyarrow as pa
 from ffq_spark.errors import FfqError, StoreFailed, StoreUnsafe
 from ffq_spark.format import layout
 from ffq_spark.store.backend import Backend, Entry
+from ffq_spark.store.credits import Credits
 from ffq_spark.store.local import LocalBackend
 from ffq_spark.store.location import open_backend
+from ffq_spark.store.prefetch import (
+    Answer,
+    Fetch,
+    ReadTotals,
+    Request,
+    Size,
+    fetch_ahead,
+    fetch_in_turn,
+)
 from ffq_spark.store.uploads import ParallelUploads, SerialUploads
 
 __all__ = ["Entry", "Store"]
@@ -80,6 +90,19 @@ class Store:
             raise
         except Exception as error:
             raise self._failed("read", path, error) from error
+
+    def fetch(
+        self,
+        fetch: Fetch[Request, Answer],
+        requests: Iterable[Request],
+        size: Size,
+        credits: Credits,
+        totals: ReadTotals,
+    ) -> Iterator[tuple[Request, Answer]]:
+        """Answers in the order of their requests; ahead of their use, where that saves time."""
+        if isinstance(self._backend, LocalBackend):
+            return fetch_in_turn(fetch, requests, size, totals)
+        return fetch_ahead(fetch, requests, size, totals, credits)
 
     def create_once(self, path: str, data: bytes) -> bool:
         """Create a file that nobody has created: True if it now holds exactly these bytes.

@@ -90,6 +90,7 @@ def writes(draw: st.DrawFn) -> Write:
         keys=keys,
         partitions=draw(st.sampled_from([1, 2, 7, 64])) if keys else 1,
         hash=hash,
+        layout=draw(st.sampled_from(["parts", "packed"])),
         payload=draw(st.sampled_from(["arrow", "ffqs"])),
         compression=draw(st.sampled_from(["none", "lz4", "zstd"])),
         sort_by=some(draw, [name for name, kind in types.items() if kind in SORTABLE]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterator
 from itertools import accumulate, product
 from typing import Any
 
@@ -20,10 +21,10 @@ from ffq_spark.format.payload import (
     COMPRESSIONS,
     PAYLOADS,
     Codec,
+    Decoder,
     PartEncoder,
     check_chunks,
     checksum,
-    decode,
     decode_schema,
     is_framed,
 )
@@ -42,6 +43,12 @@ def batches_of(*sizes: int) -> list[pa.RecordBatch]:
 def encode(encoder: PartEncoder, batches: list[pa.RecordBatch]) -> pa.Buffer:
     pieces = [encoder.start(), *(encoder.batch(batch) for batch in batches), encoder.end()]
     return pa.py_buffer(b"".join(bytes(piece) for piece in pieces))
+
+
+def decode(
+    part: pa.Buffer, path: str, schema: pa.Schema = SCHEMA, columns: list[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    return Decoder(schema, columns).batches(part, path)
 
 
 def columns(draw: st.DrawFn, kind: pa.DataType) -> pa.RecordBatch:
@@ -76,7 +83,7 @@ def test_every_payload_and_compression_decodes(
 ) -> None:
     encoder = Codec(batches[0].schema, *codec).encoder()
     part = encode(encoder, batches)
-    found = list(decode(part, "part"))
+    found = list(decode(part, "part", batches[0].schema))
     assert [batch.num_rows for batch in found] == [batch.num_rows for batch in batches]
     for batch, original in zip(found, batches, strict=True):
         assert batch.schema == original.schema
@@ -123,6 +130,26 @@ def test_a_part_may_mix_codecs() -> None:
     batches = batches_of(3, 5, 8)
     frames = [ffq.frame(ffq.stream(b), c) for b, c in zip(batches, COMPRESSIONS, strict=True)]
     assert list(decode(pa.py_buffer(b"".join(frames)), "part")) == batches
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_part_with_other_columns_is_refused_whatever_came_before(codec: tuple[str, str]) -> None:
+    (batch,) = batches_of(3)
+    decoder = Decoder(SCHEMA)
+    part = encode(Codec(SCHEMA, *codec).encoder(), [batch])
+    for _ in range(2):
+        assert list(decoder.batches(part, "part")) == [batch]
+    other = batch.rename_columns(["k", "other"])
+    with pytest.raises(CorruptPart, match="its columns are k int64, other string"):
+        list(decoder.batches(encode(Codec(other.schema, *codec).encoder(), [other]), "part"))
+    assert list(decoder.batches(part, "part")) == [batch]
+
+
+def test_every_frame_of_a_part_must_have_the_columns() -> None:
+    (batch,) = batches_of(3)
+    other = ffq.frame(ffq.stream(batch.rename_columns(["k", "other"])))
+    with pytest.raises(CorruptPart, match="its columns are"):
+        list(decode(pa.py_buffer(ffq.frame(ffq.stream(batch)) + other), "part"))
 
 
 # --- damage -----------------------------------------------------------------------------------
