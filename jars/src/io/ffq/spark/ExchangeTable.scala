@@ -70,9 +70,10 @@ private class ExchangeScanBuilder(source: PythonDataSourceV2, all: StructType, o
   }
 
   override def build(): Scan = {
-    val builder = new PythonScanBuilder(new ScanSource(source), Settings.Format, marked(columns), options)
+    val own = new ScanSource(source)
+    val builder = new PythonScanBuilder(own, Settings.Format, marked(columns), options)
     if (filters.nonEmpty) builder.pushFilters(filters)
-    builder.build()
+    new ExchangeScan(builder.build(), own, marked(columns), options)
   }
 
   /** Tells the Python side that the plan is this scan's alone; it sees the schema, but no options. */

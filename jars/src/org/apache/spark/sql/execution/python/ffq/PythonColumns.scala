@@ -1,0 +1,60 @@
+package org.apache.spark.sql.execution.python.ffq
+
+import org.apache.spark.{JobArtifactSet, TaskContext}
+import org.apache.spark.api.python.{ChainedPythonFunctions, PythonEvalType, PythonFunction}
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.execution.metric.SQLMetric
+import org.apache.spark.sql.execution.python.{ArrowPythonRunner, BatchedPythonArrowInput}
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.types.{StructField, StructType}
+import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarBatch}
+
+/** What a Python worker is told of the session, gathered on the driver. */
+case class PythonSettings(
+    timeZone: String,
+    largeVarTypes: Boolean,
+    runner: Map[String, String],
+    artifacts: Option[String])
+
+object PythonSettings {
+
+  def current(): PythonSettings = {
+    val conf = SQLConf.get
+    PythonSettings(
+      conf.sessionLocalTimeZone,
+      conf.arrowUseLargeVarTypes,
+      ArrowPythonRunner.getPythonRunnerConfMap(conf),
+      JobArtifactSet.getCurrentJobArtifactState.map(_.uuid))
+  }
+}
+
+/** Runs one read task in Python and gives its batches as columns, as Spark's runner receives them. */
+object PythonColumns {
+
+  def read(
+      function: PythonFunction,
+      inputs: StructType,
+      input: InternalRow,
+      columns: Int,
+      settings: PythonSettings,
+      metrics: Map[String, SQLMetric]): Iterator[ColumnarBatch] = {
+    val runner = new ArrowPythonRunner(
+      Seq((ChainedPythonFunctions(Seq(function)), 0L)),
+      PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
+      Array(Array(0)),
+      StructType(Array(StructField("struct", inputs))),
+      settings.timeZone,
+      settings.largeVarTypes,
+      settings.runner,
+      metrics,
+      settings.artifacts,
+      None) with BatchedPythonArrowInput
+    val context = TaskContext.get()
+    val rows = Iterator.single(Iterator.single(InternalRow(input)))
+    runner.compute(rows, context.partitionId(), context).map { batch =>
+      // Python wraps the columns into one struct.
+      val struct = batch.column(0).asInstanceOf[ArrowColumnVector]
+      new ColumnarBatch(Array.tabulate(columns)(struct.getChild), batch.numRows())
+    }
+  }
+}
