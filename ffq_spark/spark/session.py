@@ -42,7 +42,8 @@ def configure(builder: Builder, *, plugin: bool = True) -> Builder:
     """
     target: Any = builder
     taken = {**_defaults_file(), **_submitted(), **target._options}
-    for name, value in (conf.flags() if plugin and _can_load_jar() else conf.FAST).items():
+    bridge = {**conf.BRIDGE, "spark.jars": conf.jar_path()} if plugin and _can_load_jar() else {}
+    for name, value in {**bridge, **conf.fast(taken)}.items():
         there = taken.get(name, "")
         if name in _LISTS and value not in there.split(","):
             target.config(name, f"{there},{value}" if there else value)
