@@ -108,6 +108,21 @@ def flags() -> dict[str, str]:
     return {"spark.jars": jar_path(), **BRIDGE, **FAST}
 
 
+def defaults_file() -> Path | None:
+    """The `spark-defaults.conf` that Spark reads by itself, if there is one."""
+    home = os.environ.get("SPARK_HOME", "")
+    place = os.environ.get("SPARK_CONF_DIR") or (os.path.join(home, "conf") if home else "")
+    path = Path(place, "spark-defaults.conf")
+    return path if place and path.is_file() else None
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """The settings in a properties file: a name, then a space, `=` or `:`, then the value."""
+    lines = (line.strip() for line in path.read_text().splitlines())
+    pairs = (re.split(r"\s*[=:\s]\s*", line, maxsplit=1) for line in lines if line[:1] not in "#!")
+    return {name: rest[0] if rest else "" for name, *rest in pairs}
+
+
 def fast(settings: Mapping[str, str]) -> dict[str, str]:
     """The tuned settings that an application with these settings can bear.
 
