@@ -54,10 +54,10 @@ def _check_workers(spark: Any, facts: Facts, root: str) -> Iterator[Finding]:
 
 
 def _cause(error: Exception) -> str:
-    """The line of a JVM's stack trace that says most: the innermost cause."""
+    """The line of a JVM's stack trace that says most: the first cause, which names the program."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     causes = [line for line in lines if line.startswith("Caused by: ")]
-    return causes[-1].removeprefix("Caused by: ") if causes else lines[0]
+    return causes[0].removeprefix("Caused by: ") if causes else lines[0]
 
 
 def _ask(spark: Any, root: str) -> list[dict[str, Any]]:
