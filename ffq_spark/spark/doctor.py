@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -54,10 +55,10 @@ def _check_workers(spark: Any, facts: Facts, root: str) -> Iterator[Finding]:
 
 
 def _cause(error: Exception) -> str:
-    """The line of a JVM's stack trace that says most: the first cause, which names the program."""
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    causes = [line for line in lines if line.startswith("Caused by: ")]
-    return causes[0].removeprefix("Caused by: ") if causes else lines[0]
+    """What Spark says of the task that failed, else the error's first line."""
+    text = str(error).strip() or type(error).__name__
+    lost = re.search(r"Lost task .*?\): (.*)", text)
+    return lost[1] if lost else text.splitlines()[0]
 
 
 def _ask(spark: Any, root: str) -> list[dict[str, Any]]:
