@@ -18,7 +18,7 @@ _PYTHON_MEMORY = "spark.executor.pyspark.memory"
 def check_workers(facts: Facts) -> Iterator[Finding]:
     """A worker that ends with its task imports everything again for the next."""
     if facts.get(_REUSE, "true").strip().lower() != "true":
-        cost = "each task starts a Python worker and imports all anew: about a second more"
+        cost = "each task starts a Python worker of its own and imports everything again"
         yield Finding(_REUSE, facts.get(_REUSE), "true", cost, f"--conf {_REUSE}=true")
 
 
