@@ -1,4 +1,4 @@
-"""Writes the tables of options and errors, from the code that declares them.
+"""Writes the tables of options, errors and settings, from the code that declares them.
 
 `--check` only compares, and fails if a table is out of date.
 """
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ffq_spark import errors
+from ffq_spark.conf import JAR, PLUGIN, SOCKET_DIR, SOCKET_DIR_LENGTH, TUNED
 from ffq_spark.options import CONF_PREFIX, Options, ReadOptions, WriteOptions, environment_name
 
 HERE = Path(__file__).parent
@@ -59,6 +60,45 @@ and unsupported, 1 for execution, 3 for io.
     return text
 
 
+def settings_page() -> str:
+    text = f"""{NOTE}# Settings of Spark
+
+`ffq_spark.configure(builder)` sets all of these, `spark-submit $(ffq-spark conf)` too, and the
+plugin alone (`spark.jars` and `spark.plugins`) sets the tuned ones before the first session starts.
+What you have set yourself stays. What a session lacks, and what that costs, is told by
+
+```
+ffq-spark doctor --properties-file spark-defaults.conf --conf NAME=VALUE …   # before it starts
+ffq-spark doctor --url http://127.0.0.1:4040                                 # while it runs
+```
+
+and from inside, workers included, by `ffq_spark.doctor(spark)`. Exit code 1: there are findings.
+
+## Tuned
+
+| setting | value | Spark's default | what it does | without it |
+|---|---|---|---|---|
+"""
+    for setting in TUNED:
+        text += f"| `{setting.name}` | `{setting.value}` | `{setting.default}` | {setting.reason} "
+        text += f"| {setting.cost} |\n"
+    text += f"""
+The figures are from one machine with two cores: trust the ratios. Unix sockets are left off where
+they would make every Python task fail: on YARN, and where a temporary directory's path has more
+than {SOCKET_DIR_LENGTH} characters. There, set `{SOCKET_DIR}` to a short one such as
+`/tmp` as well. The variable `PYSPARK_UDS_MODE` counts as your own decision.
+
+## The plugin
+
+| setting | value | what it does | without it |
+|---|---|---|---|
+"""
+    for setting in (JAR, *PLUGIN):
+        value = setting.value if setting is JAR else f"`{setting.value}`"
+        text += f"| `{setting.name}` | {value} | {setting.reason} | {setting.cost} |\n"
+    return text
+
+
 def all_errors() -> list[type[errors.FfqError]]:
     found = [value for value in vars(errors).values() if isinstance(value, type)]
     named = [kind for kind in found if issubclass(kind, errors.FfqError) and "code" in vars(kind)]
@@ -66,7 +106,11 @@ def all_errors() -> list[type[errors.FfqError]]:
 
 
 def main() -> int:
-    pages = {"options.md": options_page(), "errors.md": errors_page()}
+    pages = {
+        "options.md": options_page(),
+        "errors.md": errors_page(),
+        "settings.md": settings_page(),
+    }
     stale = [name for name, text in pages.items() if current(name) != text]
     if "--check" in sys.argv:
         for name in stale:

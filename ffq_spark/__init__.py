@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from ffq_spark.errors import FfqError
@@ -15,6 +16,7 @@ from ffq_spark.exchange.cut import cut
 from ffq_spark.exchange.exchange import Exchange
 
 if TYPE_CHECKING:
+    from ffq_spark.spark.doctor import doctor
     from ffq_spark.spark.session import configure, recommended_conf, register
 
 __version__ = "0.1.0"
@@ -25,17 +27,22 @@ __all__ = [
     "__version__",
     "configure",
     "cut",
+    "doctor",
     "recommended_conf",
     "register",
 ]
 
-_NEED_SPARK = frozenset({"configure", "recommended_conf", "register"})
+# Only these need pyspark; the rest works where it is not installed.
+_NEED_SPARK = {
+    "configure": "session",
+    "doctor": "doctor",
+    "recommended_conf": "session",
+    "register": "session",
+}
 
 
 def __getattr__(name: str) -> Any:
-    # Only these need pyspark; the rest works where it is not installed.
     if name in _NEED_SPARK:
-        from ffq_spark.spark import session
-
-        return getattr(session, name)
+        module = importlib.import_module(f"ffq_spark.spark.{_NEED_SPARK[name]}")
+        return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -275,6 +275,13 @@ class StoreFailed(FfqIoError):
     code = "FFQ_STORE_FAILED"
 
 
+class NoAnswer(FfqIoError):
+    """A Spark application did not answer, or not as Spark does."""
+
+    code = "FFQ_NO_ANSWER"
+    remedy = "Check the address: that of the application's UI (spark.ui.enabled) or history server"
+
+
 class StoreUnsafe(FfqUnsupportedError):
     """The store cannot create a file only if it does not exist yet."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
@@ -25,6 +25,22 @@ _EXIT_CODES = {
 }
 
 
+def ending(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command `--json`, and turn its errors and findings into exit codes."""
+
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
+    @functools.wraps(function)
+    def run(as_json: bool, **arguments: Any) -> None:
+        try:
+            code = function(output=Output(json=as_json), **arguments)
+        except FfqError as error:
+            _complain(error, as_json)
+            code = _EXIT_CODES[error.error_class]
+        sys.exit(code or OK)
+
+    return run
+
+
 def verb(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a verb ROOT, `--storage` and `--json`, and turn errors into exit codes."""
 
@@ -35,28 +51,22 @@ def verb(function: Callable[..., Any]) -> Callable[..., Any]:
         metavar="NAME=VALUE",
         help="An option of the storage client, such as endpoint_url=http://127.0.0.1:9000.",
     )
-    @click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
+    @ending
     @functools.wraps(function)
-    def run(root: str, storage: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
-        output = Output(json=as_json)
-        try:
-            code = function(root, _storage(storage), output, **arguments)
-        except FfqError as error:
-            _complain(error, as_json)
-            code = _EXIT_CODES[error.error_class]
-        sys.exit(code or OK)
+    def run(storage: tuple[str, ...], **arguments: Any) -> Any:
+        found = storage_options({STORAGE_PREFIX + k: v for k, v in pairs("--storage", storage)})
+        return function(storage=found, **arguments)
 
     return run
 
 
-def _storage(pairs: tuple[str, ...]) -> dict[str, Any]:
-    given = {}
-    for pair in pairs:
+def pairs(option: str, given: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """The names and values of an option that is given as NAME=VALUE."""
+    for pair in given:
         name, equals, value = pair.partition("=")
         if not equals:
-            raise click.BadParameter("give NAME=VALUE", param_hint="--storage")
-        given[STORAGE_PREFIX + name] = value
-    return storage_options(given)
+            raise click.BadParameter("give NAME=VALUE", param_hint=option)
+        yield name, value
 
 
 def _complain(error: FfqError, as_json: bool) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pyspark
@@ -41,8 +39,11 @@ def configure(builder: Builder, *, plugin: bool = True) -> Builder:
     'false'
     """
     target: Any = builder
-    taken = {**_defaults_file(), **_submitted(), **target._options}
-    for name, value in (conf.flags() if plugin and _can_load_jar() else conf.FAST).items():
+    file = conf.defaults_file()
+    defaults = conf.read_properties(file) if file else {}
+    taken = {**defaults, **_submitted(), **target._options}
+    bridge = {**conf.BRIDGE, "spark.jars": conf.jar_path()} if plugin and _can_load_jar() else {}
+    for name, value in {**bridge, **conf.fast(taken)}.items():
         there = taken.get(name, "")
         if name in _LISTS and value not in there.split(","):
             target.config(name, f"{there},{value}" if there else value)
@@ -74,26 +75,15 @@ def _submitted() -> dict[str, str]:
     return dict(SparkConf().getAll())
 
 
-def _defaults_file() -> dict[str, str]:
-    """The settings in `spark-defaults.conf`, which a builder's own would override."""
-    home = os.environ.get("SPARK_HOME", "")
-    place = os.environ.get("SPARK_CONF_DIR") or (os.path.join(home, "conf") if home else "")
-    path = Path(place, "spark-defaults.conf")
-    if not place or not path.is_file():
-        return {}
-    lines = (line.strip() for line in path.read_text().splitlines())
-    pairs = (re.split(r"[\s=]+", line, maxsplit=1) for line in lines if line and line[0] != "#")
-    return {name: rest[0] if rest else "" for name, *rest in pairs}
-
-
 def register(spark: Any) -> None:
     """Register the source in a session, with the session's `spark.ffq.*` settings as of now.
 
     Needed where the source is not found by itself (a `--py-files` zip), and for `spark.ffq.*` conf
     to count; call it again after changing such conf, and in each `newSession()` that should see it.
     """
-    settings = {name: value for name, value in _conf(spark).items() if name.startswith(CONF_PREFIX)}
-    settings["spark.app.id"] = _conf(spark).get("spark.app.id", "")
+    known = session_conf(spark)
+    settings = {name: value for name, value in known.items() if name.startswith(CONF_PREFIX)}
+    settings["spark.app.id"] = known.get("spark.app.id", "")
     kind = type("FfqShuffleSource", (FfqShuffleSource,), {"conf": settings})
     spark.dataSource.register(kind)
     jvm = getattr(spark, "_jvm", None)
@@ -103,6 +93,7 @@ def register(spark: Any) -> None:
         session.setActiveSession(spark._jsparkSession)
 
 
-def _conf(spark: Any) -> dict[str, str]:
+def session_conf(spark: Any) -> dict[str, str]:
+    """A session's settings, the application's included."""
     found = spark.conf.getAll
     return dict(found() if callable(found) else found)

@@ -41,6 +41,13 @@ class RemoteBackend:
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_client": None}
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        # A task that freezes its heap should find the client's modules in it: Spark's daemon would
+        # look through them after each task. A client that is missing is an error where it is used.
+        with contextlib.suppress(ValueError, ImportError):
+            fsspec.get_filesystem_class(self._protocol)
+
     @property
     def _fs(self) -> Any:
         # Spark's daemon forks its workers, and no client survives a fork.

@@ -6,8 +6,9 @@ import org.apache.spark.SparkContext
 import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext, SparkPlugin}
 
 /**
- * `spark.plugins=io.ffq.spark.FfqPlugin`: the bridge from conf alone. It adds the listener, and
- * the extension that stamps writes with who makes them; executors need nothing.
+ * `spark.plugins=io.ffq.spark.FfqPlugin`: the bridge from conf alone. It adds the listener,
+ * the extension that stamps writes with who makes them, and the settings that make Python sources
+ * fast; executors need nothing.
  */
 class FfqPlugin extends SparkPlugin {
 
@@ -21,6 +22,7 @@ private class FfqDriverPlugin extends DriverPlugin {
   override def init(sc: SparkContext, context: PluginContext): JMap[String, String] = {
     if (Settings.isAtHome) {
       Settings.installExtension(context.conf())
+      Settings.installFast(context.conf())
       FfqListener.install(sc)
     }
     Collections.emptyMap()

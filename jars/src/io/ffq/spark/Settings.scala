@@ -1,6 +1,8 @@
 package io.ffq.spark
 
-import java.util.UUID
+import java.util.{Properties, UUID}
+
+import scala.jdk.CollectionConverters._
 
 import org.apache.spark.{SPARK_VERSION, SparkConf}
 
@@ -11,6 +13,11 @@ private[spark] object Settings {
   val Format = "ffqshuffle"
   val Prefix = "spark.ffq."
   private val Extensions = "spark.sql.extensions"
+  private val Sockets = "spark.python.unix.domain.socket.enabled"
+  private val SocketDir = "spark.python.unix.domain.socket.dir"
+  // A socket's path has at most 104 characters, and Spark's file name takes 43 of them.
+  private val SocketDirLength = 61
+  private val Temporary = "-Djava\\.io\\.tmpdir=[\"']?([^\\s\"']+)".r
 
   /**
    * Whether this is the Spark that the jar was built for. The bridge uses what Spark does not
@@ -37,6 +44,34 @@ private[spark] object Settings {
     val there = conf.get(Extensions, "").split(",").map(_.trim).filter(_.nonEmpty)
     if (!there.contains(own)) conf.set(Extensions, (there :+ own).mkString(","))
   }
+
+  /**
+   * What makes Python sources fast, where the user has not decided. The sessions, the executors and
+   * PySpark's own side of the sockets take their conf from this one, and all come after plugins.
+   */
+  def installFast(conf: SparkConf): Unit = {
+    val refused = if (sys.env.contains("PYSPARK_UDS_MODE") || socketsFail(conf)) Set(Sockets) else Set.empty[String]
+    fast.foreach { case (name, value) => if (!refused(name)) conf.setIfMissing(name, value) }
+  }
+
+  /** The declaration in `ffq_spark/conf.py`, put into the jar when it is built. */
+  private lazy val fast: Map[String, String] = {
+    val stream = getClass.getResourceAsStream("fast.properties")
+    val found = new Properties
+    try found.load(stream) finally stream.close()
+    found.asScala.toMap
+  }
+
+  /** Where the path of a Unix socket would be too long, or unknown, every Python task would fail. */
+  private def socketsFail(conf: SparkConf): Boolean =
+    java.io.File.separatorChar == '\\' || !conf.contains(SocketDir) && (
+      conf.get("spark.master", "").startsWith("yarn") || temporaries(conf).exists(_.length > SocketDirLength))
+
+  private def temporaries(conf: SparkConf): Seq[String] =
+    System.getProperty("java.io.tmpdir") +:
+      conf.getAll.toSeq.filter(_._1.endsWith("JavaOptions")).flatMap { case (_, options) =>
+        Temporary.findFirstMatchIn(options).map(_.group(1))
+      }
 
   /** The interpreter for the steward: its own setting, else Spark's. */
   def python(conf: SparkConf): String =

@@ -1,0 +1,23 @@
+"""Everything that can be said of a session from its facts alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ffq_spark.health.facts import Facts, Finding
+from ffq_spark.health.installed import check_java
+from ffq_spark.health.tasks import check_batches, check_memory, check_workers
+from ffq_spark.health.tuning import check_plugin, check_tuning
+
+_CHECKS = (check_tuning, check_plugin, check_java, check_workers, check_batches, check_memory)
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    """What should be otherwise, by the settings and versions alone.
+
+    >>> settings = {"spark.plugins": "io.ffq.spark.FfqPlugin", "spark.python.worker.reuse": "false"}
+    >>> [finding.setting for finding in check(Facts(settings)) if "worker" in finding.setting]
+    ['spark.python.worker.reuse']
+    """
+    for one in _CHECKS:
+        yield from one(facts)

@@ -1,0 +1,66 @@
+"""Checks of how tasks run: their workers, their batches, their memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ffq_spark.health.facts import Facts, Finding
+
+MIB = 1 << 20
+_REUSE = "spark.python.worker.reuse"
+_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_ROWS_DEFAULT = 10_000
+_FEW_ROWS, _MANY_ROWS = 1_000, 1_000_000
+_OVERHEAD = "spark.executor.memoryOverhead"
+_PYTHON_MEMORY = "spark.executor.pyspark.memory"
+
+
+def check_workers(facts: Facts) -> Iterator[Finding]:
+    """A worker that ends with its task imports everything again for the next."""
+    if facts.get(_REUSE, "true").strip().lower() != "true":
+        cost = "each task starts a Python worker of its own and imports everything again"
+        yield Finding(_REUSE, facts.get(_REUSE), "true", cost, f"--conf {_REUSE}=true")
+
+
+def check_batches(facts: Facts) -> Iterator[Finding]:
+    """The rows of an Arrow batch are all that bounds it once its size is not computed."""
+    try:
+        rows = int(facts.get(_ROWS, str(_ROWS_DEFAULT)))
+    except ValueError:
+        return
+    if rows <= 0 or rows >= _MANY_ROWS:
+        held = "a whole partition" if rows <= 0 else f"{rows:,} rows"
+        cost = f"{held} in one batch, in the JVM and again in Python, whatever the rows' size"
+    elif rows < _FEW_ROWS:
+        cost = f"{_ROWS_DEFAULT // rows} times as many batches, each with a fixed price"
+    else:
+        return
+    remedy = f"--conf {_ROWS}={_ROWS_DEFAULT}"
+    yield Finding(_ROWS, str(rows), str(_ROWS_DEFAULT), cost, remedy)
+
+
+def check_memory(facts: Facts) -> Iterator[Finding]:
+    """Whether the tasks of an executor may all fill their buffers at once."""
+    needed = facts.cores * facts.buffer_bytes
+    tasks = f"{facts.cores} tasks with maxBufferBytes={facts.buffer_bytes // MIB}MiB each"
+    wanted = f"{needed // MIB}m"
+    if _PYTHON_MEMORY in facts.settings:
+        given, name = facts.bytes(_PYTHON_MEMORY, ""), _PYTHON_MEMORY
+        cost = f"{tasks}: a write fails with MemoryError before it spills"
+    elif facts.in_containers:
+        given, name = _overhead(facts), _OVERHEAD
+        cost = f"{tasks}: the container is killed for its memory"
+    else:
+        return
+    if given < needed:
+        remedy = f"--conf {name}={wanted}, or a smaller spark.ffq.maxBufferBytes"
+        yield Finding(name, f"{given // MIB}m", f"at least {wanted}", cost, remedy)
+
+
+def _overhead(facts: Facts) -> int:
+    if _OVERHEAD in facts.settings:
+        return facts.bytes(_OVERHEAD, "")
+    usual = "0.4" if facts.master.startswith("k8s") else "0.1"
+    factor = float(facts.get("spark.executor.memoryOverheadFactor", usual))
+    heap = facts.bytes("spark.executor.memory", "1g")
+    return max(int(heap * factor), facts.bytes("spark.executor.minMemoryOverhead", "384m"))

@@ -1,0 +1,47 @@
+"""A driver application that knows nothing of this product and tells which settings are in force.
+
+spark-submit … conf_app.py
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+
+def in_worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What a worker's daemon was told about its sockets."""
+    for _ in batches:
+        yield pa.record_batch({"value": [os.environ.get("PYTHON_UNIX_DOMAIN_ENABLED", "False")]})
+
+
+def main() -> None:
+    spark = SparkSession.builder.getOrCreate()
+    frame = spark.range(2, numPartitions=2).mapInArrow(in_worker, "value string")
+    accumulator = spark.sparkContext.accumulator(0)
+    spark.sparkContext.parallelize([1, 2, 3], 2).foreach(accumulator.add)
+    server = spark.sparkContext._accumulatorServer.server_address
+    told = {
+        "conf": {
+            name: spark.conf.get(name, None)
+            for name in (
+                "spark.sql.execution.arrow.maxBytesPerBatch",
+                "spark.python.unix.domain.socket.enabled",
+                "spark.sql.python.filterPushdown.enabled",
+                "spark.sql.extensions",
+            )
+        },
+        "workers": sorted({row.value for row in frame.collect()}),
+        "driver_socket": "unix" if isinstance(server, str) else "tcp",
+        "accumulated": accumulator.value,
+    }
+    print("told", json.dumps(told))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""The plugin alone, from two flags of spark-submit, makes a plain job fast."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ffq_spark.conf import BRIDGE, FAST, jar_path
+
+pytestmark = pytest.mark.spark
+
+ARROW, SOCKETS, FILTERS = FAST
+HERE = Path(__file__).parent
+
+
+def submit(master: str, **conf: str) -> dict[str, Any]:
+    """What conf_app.py tells, with the plugin and these settings; `__` stands for a dot."""
+    own = {"spark.jars": jar_path(), "spark.plugins": BRIDGE["spark.plugins"]}
+    quiet = {"spark.ui.enabled": "false", "spark.driver.memory": "512m"}
+    settings = {**own, **quiet, **{name.replace("__", "."): value for name, value in conf.items()}}
+    command = [str(Path(sys.executable).with_name("spark-submit")), f"--master={master}"]
+    command += [f"--conf={name}={value}" for name, value in settings.items()]
+    done = subprocess.run(
+        [*command, str(HERE / "conf_app.py")],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("told "))
+    told: dict[str, Any] = json.loads(line.removeprefix("told "))
+    assert told["accumulated"] == 6
+    return told
+
+
+def test_the_settings_are_in_force_in_sessions_in_executors_and_in_pyspark() -> None:
+    told = submit("local-cluster[2,1,1024]")
+    assert told["conf"] == {**FAST, "spark.sql.extensions": BRIDGE["spark.sql.extensions"]}
+    assert (told["workers"], told["driver_socket"]) == (["True"], "unix")
+
+
+def test_what_the_user_has_set_stays_and_sockets_with_long_paths_are_left_off(
+    tmp_path: Path,
+) -> None:
+    """With sockets on, this very job fails: `AF_UNIX path too long`."""
+    place = tmp_path / ("x" * 90)
+    place.mkdir()
+    own = {ARROW: "1048576", FILTERS: "false"}
+    told = submit("local[1]", spark__driver__extraJavaOptions=f"-Djava.io.tmpdir={place}", **own)
+    assert {name: told["conf"][name] for name in own} == own
+    assert told["conf"][SOCKETS] in (None, "false")
+    assert (told["workers"], told["driver_socket"]) == (["False"], "tcp")
+
+
+def test_the_jar_holds_the_declared_settings() -> None:
+    with zipfile.ZipFile(jar_path()) as jar:
+        lines = jar.read("io/ffq/spark/fast.properties").decode().splitlines()
+    assert dict(line.split("=", 1) for line in lines) == FAST

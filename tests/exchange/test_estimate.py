@@ -1,0 +1,176 @@
+"""The scale model: by hand where numbers are small, against a real S3 server where they count."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from s3requests import counted_requests
+
+from ffq_spark.errors import BadOption
+from ffq_spark.exchange.estimate import (
+    LAYOUTS,
+    LEAST_PART_BYTES,
+    READ_RECORDS,
+    WRITE_RECORDS,
+    Prices,
+    Requests,
+    Shape,
+    estimate,
+    upload_requests,
+)
+from ffq_spark.exchange.job import WriteJob
+from ffq_spark.exchange.ledger import Ledger
+from ffq_spark.exchange.reader import read_parts
+from ffq_spark.exchange.snapshot import take_snapshot
+from ffq_spark.exchange.tasks import read_tasks
+from ffq_spark.exchange.write import commit_write, prepare
+from ffq_spark.exchange.writer import write_attempt
+from ffq_spark.format.records import StepRecord
+from ffq_spark.options import ReadOptions, WriteOptions
+from ffq_spark.store import Store
+
+MIB = 1 << 20
+MAPS, PARTITIONS = 3, 4
+
+
+def test_parts_are_one_object_and_one_get_each() -> None:
+    found = estimate(Shape(10, 20, 10 * 20 * MIB))
+    assert found.write_data == Requests(put=10 * 20 + 2 * 10)
+    assert found.read_data == Requests(get=10 * 20)
+    assert found.read_tasks == 2  # 12 partitions of 10 MiB fit into 128 MiB
+
+
+def test_a_packed_object_is_uploaded_and_read_in_pieces() -> None:
+    found = estimate(Shape(10, 20, 10 * 20 * MIB, "packed"))
+    assert found.write_data == Requests(put=10 * 1 + 2 * 10)
+    assert found.read_data == Requests(get=2 * 10)
+    large = estimate(Shape(10, 20, 10 * 20 * 10 * MIB, "packed"))
+    assert large.write_data == Requests(put=10 * (2 + 13) + 2 * 10)
+    assert large.read_tasks == 20 and large.read_data == Requests(get=20 * 10)
+    joined = estimate(Shape(10, 20, 10 * 20 * 10 * MIB, "packed", tasks=2))
+    assert joined.read_tasks == 2 and joined.read_data == Requests(get=2 * 10 * 7)
+
+
+def test_a_heavy_partition_is_split_without_more_requests() -> None:
+    found = estimate(Shape(16, 1, 16 * 64 * MIB, "packed"))
+    assert found.read_tasks == 8 and found.read_data.get == 16 * 4
+    assert estimate(Shape(16, 1, 16 * 64 * MIB)).read_data.get == 16
+
+
+def test_an_upload_is_one_request_or_several() -> None:
+    sizes = (1, 32 * MIB, 32 * MIB + 1, 48 * MIB, 48 * MIB + 1)
+    assert [upload_requests(size) for size in sizes] == [1, 1, 5, 5, 6]
+
+
+def test_dollars_are_by_the_kind_of_request() -> None:
+    assert Requests(put=2000, get=5000, list=1000, delete=7000).dollars(Prices()) == pytest.approx(
+        3 * 0.005 + 5 * 0.0004
+    )
+    stored = estimate(Shape(1, 1, 1 << 30)).monthly_dollars(Prices(storage=1.0))
+    assert stored == pytest.approx(1.0, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("change", "option"),
+    [
+        ({"maps": 0}, "maps"),
+        ({"partitions": 0}, "partitions"),
+        ({"partitions": 10_001}, "partitions"),
+        ({"bytes": LEAST_PART_BYTES * 12 - 1}, "bytes"),
+        ({"layout": "heap"}, "layout"),
+        ({"tasks": -1}, "tasks"),
+        ({"target_partition_bytes": 0}, "target_partition_bytes"),
+    ],
+)
+def test_a_shape_that_cannot_be_is_refused(change: dict[str, Any], option: str) -> None:
+    good = Shape(MAPS, PARTITIONS, LEAST_PART_BYTES * 12)
+    with pytest.raises(BadOption) as caught:
+        replace(good, **change)
+    assert caught.value.option == option
+
+
+@given(
+    maps=st.integers(1, 50),
+    partitions=st.integers(1, 50),
+    part=st.integers(LEAST_PART_BYTES, 64 * MIB),
+    tasks=st.integers(0, 20),
+)
+def test_packed_never_asks_for_more(maps: int, partitions: int, part: int, tasks: int) -> None:
+    shape = Shape(maps, partitions, maps * partitions * part, tasks=tasks)
+    parts, packed = (estimate(replace(shape, layout=layout)) for layout in LAYOUTS)
+    assert packed.objects <= parts.objects and packed.read_tasks == parts.read_tasks
+    if part <= 16 * MIB:
+        assert packed.read_data.get <= parts.read_data.get
+    # A task reads something of each map task's object.
+    assert packed.read_data.get >= min(packed.read_tasks, partitions) * maps
+
+
+def write(store: Store, options: WriteOptions) -> StepRecord:
+    """A step of several map tasks, each with rows of every partition."""
+    batch = pa.record_batch({"k": list(range(100))})
+    exchange = prepare(store, options, batch.schema)
+    job = WriteJob.of(exchange, Ledger(store).begin("append", "test"), options)
+    outputs = [write_attempt(store, job, number, 1, [batch]) for number in range(MAPS)]
+    step = commit_write(store, job, outputs, options)
+    assert step is not None
+    return step
+
+
+def read(store: Store, options: ReadOptions) -> int:
+    """All rows of the exchange, task by task; how many tasks."""
+    snapshot = take_snapshot(store, options)
+    tasks = read_tasks(snapshot.parts(), options)
+    schema = snapshot.exchange.schema
+    rows = sum(batch.num_rows for task in tasks for batch in read_parts(store, task, schema))
+    assert rows == 100 * MAPS
+    return len(tasks)
+
+
+def within(counted: Requests, most: Requests) -> bool:
+    return all(count <= vars(most)[kind] for kind, count in vars(counted).items())
+
+
+@pytest.mark.parametrize("layout", ["parts"])
+def test_the_model_counts_what_a_server_is_asked(s3: Any, layout: str) -> None:
+    """Exact for data; for records at most the stated constants."""
+    place = (f"s3://{s3.bucket}/{uuid.uuid4().hex}", s3.storage_options)
+    own = {} if layout == "parts" else {"layout": layout}
+    options = WriteOptions(keys=("k",), partitions=PARTITIONS, **own)
+    with counted_requests() as writing:
+        step = write(Store(*place), options)
+    shape = Shape(MAPS, PARTITIONS, step.body.bytes, layout, tasks=2)
+    found = estimate(shape)
+    with counted_requests() as reading:
+        tasks = read(Store(*place), ReadOptions(min_tasks=2, max_tasks=2))
+    assert writing.requests(data=True) == found.write_data
+    assert reading.requests(data=True) == found.read_data
+    assert (tasks, step.body.parts) == (found.read_tasks, shape.parts)
+    assert writing.requests(data=False).put == WRITE_RECORDS.put
+    assert within(writing.requests(data=False), WRITE_RECORDS)
+    assert within(reading.requests(data=False), READ_RECORDS)
+    files = Store(*place).walk("")
+    indexes = sum(size for path, size in files if "index." in path)
+    assert len(files) == found.objects
+    assert indexes == pytest.approx(found.index_bytes, rel=0.2)
+    assert step.body.manifest_bytes <= found.manifest_bytes <= 2 * step.body.manifest_bytes
+    with counted_requests() as again:
+        write(Store(*place), options)
+    assert again.requests(data=True) == found.write_data
+    assert within(again.requests(data=False), WRITE_RECORDS)
+
+
+def test_no_part_is_smaller_than_the_model_allows(root: str) -> None:
+    batch = pa.record_batch({"k": pa.array([1], pa.int8())})
+    store, options = Store(root), WriteOptions(compression="zstd")
+    job = WriteJob.of(
+        prepare(store, options, batch.schema), Ledger(store).begin("append", "test"), options
+    )
+    output = write_attempt(store, job, 0, 1, [batch])
+    step = commit_write(store, job, [output], options)
+    assert step is not None and step.body.bytes >= LEAST_PART_BYTES
