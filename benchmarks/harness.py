@@ -266,6 +266,7 @@ def run_measure(
     with ExitStack() as stack:
         sides = [side for c in chosen for side in _start(c, settings, stack, say)]
         last = settings.warm_up + settings.rounds - 1
+        free = [available_mib()]
         for number in range(last + 1):
             for side in sides[:: -1 if number % 2 else 1]:
                 seconds = side.ask("run", number)
@@ -275,8 +276,11 @@ def run_measure(
                     side.seconds.append(seconds)
                 if number == last:
                     side.facts = side.ask("facts", number) or {}
+                free.append(available_mib())
                 shown = "failed" if seconds is None else f"{seconds:.3f} s"
                 say(f"  {_label(number, settings)}  {side.name}: {shown}")
+        # All contenders are alive: a machine that swaps measures its disk.
+        say(f"  least memory available: {min(free)} MiB")
     return {side.name: side.result() for side in sides}
 
 
@@ -338,6 +342,12 @@ def _environment(settings: Settings) -> dict[str, str]:
     limits = dict.fromkeys(("POLARS_MAX_THREADS", "OMP_NUM_THREADS"), str(settings.cores))
     spark = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     return {**os.environ, **limits, **spark}
+
+
+def available_mib() -> int:
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    (line,) = (line for line in lines if line.startswith("MemAvailable:"))
+    return int(line.split()[1]) // 1024
 
 
 def _label(number: int, settings: Settings) -> str:

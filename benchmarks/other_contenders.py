@@ -49,7 +49,7 @@ def save_polars(settings: Settings, path: str) -> None:
     partition = (pl.col("k").hash() % settings.partitions).alias("p")
     rows = pl.scan_parquet(f"{settings.path('input')}/*.parquet")
     target = pl.PartitionBy(path, key=partition, include_key=False)
-    rows.sink_ipc(target, mkdir=True)
+    rows.sink_ipc(target, mkdir=True, maintain_order=False)
 
 
 @dataset("duckdb", needs=["input"])
@@ -122,8 +122,8 @@ def read_polars(settings: Settings) -> Iterator[Work]:
 
     def run(turn: Turn) -> Any:
         rows = pl.scan_ipc(f"{settings.path('polars')}/**/*.ipc", hive_partitioning=False)
-        length = pl.col("s").str.len_bytes().sum()
-        return rows.select(pl.len(), pl.col("k", "v", "i").sum(), length).collect().row(0)
+        sums = pl.col("k", "v").sum(), pl.col("i").cast(pl.Int64).sum()
+        return rows.select(pl.len(), *sums, pl.col("s").str.len_bytes().sum()).collect().row(0)
 
     yield Work(run, lambda turn: run(turn)[0])
 

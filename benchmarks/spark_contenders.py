@@ -14,7 +14,7 @@ import inputs
 from harness import Settings, Turn, Work, contender, dataset, serve, tree_bytes
 
 TINY_TASKS = 256
-TINY_ROWS = 4 * TINY_TASKS
+TINY_ROWS = 32 * TINY_TASKS
 ARROW_BYTES_PER_ROW = 34
 
 
@@ -107,7 +107,7 @@ def make_second_bucketed(settings: Settings, path: str) -> None:
 
 @dataset("tiny-exchange")
 def make_tiny(settings: Settings, path: str) -> None:
-    """A few rows in each of many partitions."""
+    """A few rows in each of many partitions; none is empty."""
     with session(settings, tuned=True) as spark:
         rows = spark.createDataFrame(
             [(n, f"row {n}") for n in range(TINY_ROWS)], "k LONG, s STRING"
