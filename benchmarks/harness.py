@@ -251,7 +251,8 @@ class Side:
         if self.checked is not None:
             found["checked"] = self.checked
         if self.failed:
-            found["failed"] = self.failed
+            # Only what is wrong: a traceback names files of this machine.
+            found["failed"] = self.failed.splitlines()[-1]
         return {**found, **self.facts}
 
 
@@ -279,6 +280,9 @@ def run_measure(
                 free.append(available_mib())
                 shown = "failed" if seconds is None else f"{seconds:.3f} s"
                 say(f"  {_label(number, settings)}  {side.name}: {shown}")
+        for side in sides:
+            if side.failed:
+                say(f"  {side.name} failed:\n{side.failed}")
         # All contenders are alive: a machine that swaps measures its disk.
         say(f"  least memory available: {min(free)} MiB")
     return {side.name: side.result() for side in sides}
@@ -358,4 +362,4 @@ def _label(number: int, settings: Settings) -> str:
 
 def _tail(path: str) -> str:
     lines = Path(path).read_text(errors="replace").splitlines()
-    return "\n".join(lines[-LOG_LINES:])
+    return "\n".join(lines[-LOG_LINES:]) or "no word in its log"

@@ -11,6 +11,7 @@ shown; a contender that fails, or that did not do the same as the others, makes 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 from dataclasses import asdict
@@ -47,6 +48,8 @@ def flags() -> argparse.Namespace:
 
 
 def main() -> int:
+    # An end that cleans up: contenders stopped, a temporary folder removed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     arguments = vars(flags())
     name, only = arguments.pop("name"), arguments.pop("only").split(",")
     unknown = set(only) - {contender.measure for contender in CONTENDERS}
@@ -73,7 +76,7 @@ def run(settings: Settings, only: list[str], name: str) -> int:
     measures = document["measures"]
     for measure in (one for one in ORDER if one in only):
         console.print(f"[bold]{measure}")
-        measures[measure] = run_measure(measure, settings, lambda line: console.print(line))
+        measures[measure] = run_measure(measure, settings, lambda line: console.out(line))
         report.show_measure(console, measure, measures[measure])
         document["targets"] = report.judge(measures)
         report.save(RESULTS / f"{name}.json", document)

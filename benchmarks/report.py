@@ -156,7 +156,7 @@ def plot(path: Path, results: Results) -> None:
     """A panel for each measure: medians as bars, every round as a dot."""
     import matplotlib
 
-    matplotlib.use("svg")
+    matplotlib.use("agg")
     from matplotlib import pyplot
 
     heights = [len(measure) + 1 for measure in results.values()]

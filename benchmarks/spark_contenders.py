@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import reduce
@@ -323,7 +321,7 @@ def _memory(settings: Settings, partitions: int) -> Iterator[Work]:
             save_exchange(rows, turn.folder, partitions, maxBufferBytes=settings.buffer)
 
         def facts(turn: Turn) -> dict[str, object]:
-            peak = max(_peak_kib(pid) for pid in _task_workers(os.getpid()))
+            peak = max(_peak_kib(pid) for pid in _task_workers())
             return {
                 "peak_mib": round(peak / 1024, 1),
                 "buffer_mib": buffer / (1 << 20),
@@ -346,14 +344,13 @@ def memory_4000(settings: Settings) -> Iterator[Work]:
     yield from _memory(settings, 4_000)
 
 
-def _task_workers(pid: int) -> Iterator[int]:
+def _task_workers() -> list[int]:
     """The processes below this one that Spark forked for tasks; they outlive them."""
-    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True)
-    for child in map(int, found.stdout.split()):
-        command = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
-        if b"pyspark.daemon" in command and b"pyspark.worker" in command:
-            yield child
-        yield from _task_workers(child)
+    import psutil
+
+    wanted = {"pyspark.daemon", "pyspark.worker"}
+    below = psutil.Process().children(recursive=True)
+    return [child.pid for child in below if wanted <= set(child.cmdline())]
 
 
 def _peak_kib(pid: int) -> int:
