@@ -8,12 +8,13 @@ export SPARK_LOCAL_IP ?= 127.0.0.1
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
-.PHONY: help setup demo test soak check docs jar java clean
+.PHONY: help setup demo test soak bench check docs jar java clean
 
 help:
 	@echo "make demo    write, fail, retry, read, look up: the whole product in a minute"
 	@echo "make test    all tests (about 15 minutes on 2 cores)"
 	@echo "make soak    the long campaigns in full"
+	@echo "make bench   beside Spark, dask, DuckDB and Polars; flags in BENCH, such as BENCH='--only write'"
 	@echo "make check   ruff, mypy --strict, import-linter, codespell"
 	@echo "make docs    write the generated tables anew"
 	@echo "make jar     build the plugin's jar from jars/src"
@@ -46,6 +47,11 @@ test: java setup
 soak: java setup
 	@echo "== the long campaigns"
 	@$(BIN)/python -m pytest -m soak --timeout 7200
+
+bench: java setup
+	@echo "== benchmarks/peers.py"
+	@$(BIN)/python -m pip install --quiet --editable '.[bench]' --config-settings editable_mode=compat
+	@$(BIN)/python benchmarks/peers.py $(BENCH)
 
 check: setup
 	@echo "== ruff, mypy, import-linter, codespell"

@@ -1,0 +1,62 @@
+"""The rows that all contenders start from: made by numpy, kept as Parquet."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from harness import Settings, dataset, serve
+
+SEED = 20_261_101
+WORDS = 10_000
+ROW_GROUPS = 5
+
+
+def batch(generator: np.random.Generator, rows: int, keys: int) -> pa.Table:
+    """About 21 bytes a row as Parquet: a key, a measurement, a number, a word."""
+    words = pa.array([f"word {number:04d}" for number in range(WORDS)])
+    return pa.table(
+        {
+            "k": generator.integers(0, keys, rows),
+            "v": generator.random(rows),
+            "i": generator.integers(0, 1 << 20, rows, dtype=np.int32),
+            "s": words.take(pa.array(generator.integers(0, WORDS, rows))),
+        }
+    )
+
+
+@dataset("input")
+def make_input(settings: Settings, path: str) -> None:
+    """Four files for each core: Spark packs equal files into equal tasks, one a core."""
+    os.makedirs(path)
+    generator = np.random.default_rng(SEED)
+    files = 4 * settings.cores
+    for number in range(files):
+        rows = settings.rows // files + (number < settings.rows % files)
+        table = batch(generator, rows, settings.keys)
+        group = max(-(-rows // ROW_GROUPS), 1)
+        pq.write_table(table, f"{path}/rows-{number:02d}.parquet", row_group_size=group)
+
+
+@dataset("second")
+def make_second(settings: Settings, path: str) -> None:
+    """The smaller side of the join: every key once, with a weight."""
+    os.makedirs(path)
+    generator = np.random.default_rng(SEED + 1)
+    keys = np.array_split(generator.permutation(settings.keys), settings.cores)
+    for number, part in enumerate(keys):
+        table = pa.table({"k": part, "w": generator.random(len(part))})
+        pq.write_table(table, f"{path}/keys-{number:02d}.parquet")
+
+
+def lookup_keys(settings: Settings) -> list[int]:
+    """Keys that are there: one for each turn, the same for all contenders."""
+    first = pq.ParquetFile(f"{settings.path('input')}/rows-00.parquet")
+    turns = settings.warm_up + settings.rounds
+    return first.read_row_group(0, columns=["k"])["k"].slice(0, turns).to_pylist()
+
+
+if __name__ == "__main__":
+    serve()
