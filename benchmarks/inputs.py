@@ -21,7 +21,7 @@ def batch(generator: np.random.Generator, rows: int, keys: int) -> pa.Table:
         {
             "k": generator.integers(0, keys, rows),
             "v": generator.random(rows),
-            "i": generator.integers(0, 1 << 20, rows, dtype=np.int32),
+            "i": generator.integers(0, 1 << 17, rows, dtype=np.int32),
             "s": words.take(pa.array(generator.integers(0, WORDS, rows))),
         }
     )
