@@ -7,7 +7,7 @@ import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.python.{ArrowPythonRunner, BatchedPythonArrowInput}
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.{StructField, StructType}
-import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarBatch}
+import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector, ColumnarBatch}
 
 /** What a Python worker is told of the session, gathered on the driver. */
 case class PythonSettings(
@@ -54,7 +54,16 @@ object PythonColumns {
     runner.compute(rows, context.partitionId(), context).map { batch =>
       // Python wraps the columns into one struct.
       val struct = batch.column(0).asInstanceOf[ArrowColumnVector]
-      new ColumnarBatch(Array.tabulate(columns)(struct.getChild), batch.numRows())
+      val vectors = Array.tabulate[ColumnVector](columns)(child => new SharedColumn(struct.getChild(child)))
+      new ColumnarBatch(vectors, batch.numRows())
     }
   }
+}
+
+/** A column whose memory is the runner's: it loads the next batch into it, and frees it at the end. */
+private class SharedColumn(column: ArrowColumnVector) extends ArrowColumnVector(column.getValueVector) {
+
+  override def closeIfFreeable(): Unit = ()
+
+  override def close(): Unit = ()
 }
