@@ -15,7 +15,7 @@ Call = Callable[..., Any]
 """A method of S3 by its name, retried."""
 
 
-def blocks(pieces: Iterable[Any], size: int = PART_BYTES) -> Iterator[bytearray]:
+def blocks(pieces: Iterable[Any], size: int) -> Iterator[bytearray]:
     """The pieces' bytes in blocks of one size; only the last may be smaller.
 
     >>> [bytes(block) for block in blocks([b"abc", b"", b"defgh"], 3)]

@@ -121,7 +121,7 @@ class RemoteBackend:
             self._fs.pipe_file(self._path(path), data, mode="create")
 
     def write(self, path: str, pieces: Iterable[memoryview]) -> None:
-        rest = blocks(pieces)
+        rest = blocks(pieces, PART_BYTES)
         head = list(itertools.islice(rest, BLOCKS_AT_ONCE + 1))
         if len(head) <= BLOCKS_AT_ONCE:
             self.replace(path, joined(head))

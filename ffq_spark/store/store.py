@@ -17,6 +17,7 @@ from ffq_spark.store.backend import Backend, Entry
 from ffq_spark.store.local import LocalBackend
 from ffq_spark.store.location import open_backend
 from ffq_spark.store.redaction import scrub
+from ffq_spark.store.retry import GaveUp
 from ffq_spark.store.uploads import ParallelUploads, SerialUploads
 
 __all__ = ["Entry", "Store"]
@@ -227,8 +228,8 @@ class Store:
             raise self._failed("list", path, error) from self._cause(error)
 
     def _failed(self, verb: str, path: str, error: Exception) -> StoreFailed:
-        told = scrub(f"{type(error).__name__}: {error}", self._options)
-        return StoreFailed(f"cannot {verb}: {told}", path=self.url(path))
+        told = str(error) if isinstance(error, GaveUp) else f"{type(error).__name__}: {error}"
+        return StoreFailed(f"cannot {verb}: {scrub(told, self._options)}", path=self.url(path))
 
     def _cause(self, error: Exception) -> Exception | None:
         """The error, if a traceback that shows it and all before it shows no secret."""
