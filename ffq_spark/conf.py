@@ -97,6 +97,14 @@ JAR = Setting(
     cost="Spark does not start: it cannot find the plugin",
 )
 
+# Spark's own patterns, and everything that reaches storage: Spark knows `storage.secret` for a
+# secret, but not `storage.key`, and shows options in plans and settings in its event log.
+_STORAGE = "^(spark[.]ffq[.])?storage[.]"
+REDACTION = {
+    "spark.redaction.regex": f"(?i)secret|password|token|access[.]?key|credential|{_STORAGE}",
+    "spark.sql.redaction.options.regex": f"(?i)url|{_STORAGE}",
+}
+
 
 def jar_path() -> str:
     """Where the plugin's jar lies, as `spark.jars` wants it."""
@@ -105,7 +113,7 @@ def jar_path() -> str:
 
 def flags() -> dict[str, str]:
     """Everything that spark-submit needs for the fast path and the bridge."""
-    return {"spark.jars": jar_path(), **BRIDGE, **FAST}
+    return {"spark.jars": jar_path(), **BRIDGE, **FAST, **REDACTION}
 
 
 def defaults_file() -> Path | None:

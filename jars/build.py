@@ -16,12 +16,12 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from ffq_spark.conf import FAST
+from ffq_spark.conf import FAST, REDACTION
 
 HERE = Path(__file__).resolve().parent
 TARGET = HERE.parent / "ffq_spark" / "jars" / "ffq-spark.jar"
 # What the plugin sets where the user has not; the declaration is Python's.
-SETTINGS = "io/ffq/spark/fast.properties"
+SETTINGS = "io/ffq/spark/defaults.properties"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -55,7 +55,8 @@ def _compile(sources: list[Path], folder: str) -> None:
 
 def _pack(folder: Path, target: Path) -> None:
     entries = {"META-INF/MANIFEST.MF": b"Manifest-Version: 1.0\r\n\r\n"}
-    entries[SETTINGS] = "".join(f"{name}={value}\n" for name, value in FAST.items()).encode()
+    defaults = {**FAST, **REDACTION}
+    entries[SETTINGS] = "".join(f"{name}={value}\n" for name, value in defaults.items()).encode()
     for path in folder.rglob("*.class"):
         entries[path.relative_to(folder).as_posix()] = path.read_bytes()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as jar:

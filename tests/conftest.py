@@ -74,6 +74,28 @@ def s3() -> Iterator[Any]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def s3_through_proxy(s3: Any) -> Iterator[Any]:
+    from s3proxy import S3Proxy
+
+    with S3Proxy(s3.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def proxy(s3_through_proxy: Any) -> Any:
+    """A proxy before the S3 server that counts from this test on."""
+    s3_through_proxy.forget()
+    return s3_through_proxy
+
+
+@pytest.fixture
+def proxied(s3: Any, proxy: Any) -> Place:
+    """A fresh root that is reached through the proxy."""
+    options = {**s3.storage_options, "endpoint_url": proxy.endpoint}
+    return Place(f"s3://{s3.bucket}/{uuid.uuid4().hex}", options)
+
+
 @pytest.fixture(params=["local", "memory", "s3"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """The same test on every kind of storage."""

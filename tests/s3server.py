@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -11,6 +12,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from types import TracebackType
 from typing import Any
 
@@ -43,6 +45,7 @@ class S3Server:
     def __init__(self) -> None:
         self._directory = tempfile.mkdtemp(prefix="ffq-s3-")
         self.port = 0
+        self._metrics = 0
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -58,7 +61,7 @@ class S3Server:
         return {f"storage.{name}": value for name, value in self.storage_options.items()}
 
     def __enter__(self) -> S3Server:
-        master, volume, filer, self.port = free_ports(4)
+        master, volume, filer, self.port, self._metrics = free_ports(5)
         arguments = {
             "dir": self._directory,
             "ip": "127.0.0.1",
@@ -72,6 +75,8 @@ class S3Server:
             "admin.ui": "false",
             "webdav": "false",
             "bucket": self.bucket,
+            "metricsIp": "127.0.0.1",
+            "metricsPort": self._metrics,
         }
         environment = {"AWS_ACCESS_KEY_ID": self.key, "AWS_SECRET_ACCESS_KEY": self.secret}
         with open(os.path.join(self._directory, "server.log"), "wb") as log:
@@ -83,6 +88,17 @@ class S3Server:
             )
         self._wait()
         return self
+
+    def request_counts(self) -> dict[str, int]:
+        """The server's own counts of the bucket's requests: GET, LIST, PUT (also of parts), …."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._metrics}/metrics") as answer:
+            text = answer.read().decode()
+        counts: Counter[str] = Counter()
+        for labels, count in re.findall(r"^SeaweedFS_s3_request_total{(.*)} (\d+)$", text, re.M):
+            of = dict(re.findall(r'(\w+)="(.*?)"', labels))
+            if of["bucket"] == self.bucket:
+                counts[of["type"]] += int(count)
+        return dict(counts)
 
     def _wait(self) -> None:
         import s3fs

@@ -49,6 +49,9 @@ def configure(builder: Builder, *, plugin: bool = True) -> Builder:
             target.config(name, f"{there},{value}" if there else value)
         elif not there:
             target.config(name, value)
+    for name, value in conf.REDACTION.items():
+        if name not in taken:
+            target.config(name, value)
     return builder
 
 

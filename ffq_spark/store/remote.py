@@ -3,29 +3,46 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import threading
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import fsspec
 
 from ffq_spark.errors import BadOption
 from ffq_spark.store.backend import Entry
+from ffq_spark.store.multipart import PART_BYTES, blocks
+from ffq_spark.store.redaction import scrub
+from ffq_spark.store.retry import CutShort, Policy, error_code
 
 # fsspec's own fallback for mode="create" looks first and writes then, which two writers can do at
 # once: only clients that put the condition into the request are trusted.
 _CONDITIONAL_PUT = frozenset({"s3", "gs", "gcs", "abfs", "az", "memory"})
-_MULTIPART_BYTES = 16 << 20
-_CONFLICT_RETRIES = 6
-_BULK = 1000
+# Clients that retry by themselves; only what they let through is tried once more.
+_RETRYING = frozenset({"gs", "gcs", "abfs", "az"})
+BLOCKS_AT_ONCE = 2
+"""A file of so many blocks is written in one request, a larger one in parts."""
 # fsspec's memory looks before it writes; all its users are threads of this process.
 _MEMORY = threading.Lock()
+_CONNECTING = threading.Lock()
+# A client takes longer to make than a small task to run: one for all tasks of a process.
+_CLIENTS: dict[str, Any] = {}
+
+
+def _forked() -> None:
+    global _CONNECTING, _MEMORY, _CLIENTS
+    _CONNECTING, _MEMORY, _CLIENTS = threading.Lock(), threading.Lock(), {}
+
+
+# A lock that another thread held at the moment of the fork would never be free in the child, and no
+# client survives a fork, which is how Spark's daemon makes its workers.
+os.register_at_fork(after_in_child=_forked)
 
 
 class RemoteBackend:
-    """A prefix of an object store."""
+    """A prefix of an object store, by what fsspec offers for every kind of store."""
 
     def __init__(self, protocol: str, root: str, options: Mapping[str, Any]) -> None:
         try:
@@ -35,11 +52,8 @@ class RemoteBackend:
         self._protocol = protocol
         self._root = root
         self._options = dict(options)
-        self._client: tuple[int, Any] | None = None
+        self._policy = Policy(tries=2) if protocol in _RETRYING else Policy()
         self.create_once = "conditional-put" if protocol in _CONDITIONAL_PUT else ""
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_client": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -50,20 +64,30 @@ class RemoteBackend:
 
     @property
     def _fs(self) -> Any:
-        # Spark's daemon forks its workers, and no client survives a fork.
-        pid = os.getpid()
-        if self._client is None or self._client[0] != pid:
-            self._client = (pid, self._connect())
-        return self._client[1]
+        client = _CLIENTS.get(self._client_key)
+        if client is None:
+            with _CONNECTING:
+                client = _CLIENTS.get(self._client_key)
+                if client is None:
+                    client = _CLIENTS[self._client_key] = self._connect()
+        return client
+
+    @property
+    def _client_key(self) -> str:
+        return repr((self._protocol, sorted(self._client_options().items())))
 
     def _connect(self) -> Any:
-        options = self._options
+        options = self._client_options()
         if self._protocol != "memory":
             options = {"skip_instance_cache": True, "use_listings_cache": False, **options}
         try:
             return fsspec.filesystem(self._protocol, **options)
         except (ValueError, ImportError) as error:
-            raise BadOption(f"no storage {self._protocol}: {error}", option="path") from None
+            told = scrub(f"no storage {self._protocol}: {error}", self._options)
+            raise BadOption(told, option="path") from None
+
+    def _client_options(self) -> dict[str, Any]:
+        return self._options
 
     def _path(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root
@@ -74,75 +98,66 @@ class RemoteBackend:
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         if length == 0:
             return b""
-        end = None if length is None else start + length
         try:
-            data: bytes = self._fs.cat_file(self._path(path), start=start or None, end=end)
+            return self._policy.run(lambda: self._read(path, start, length))
+        except FileNotFoundError:
+            raise FileNotFoundError(self.url(path)) from None
         except OSError as error:
             # A range that begins at the end or beyond.
-            if _error_code(error) in ("InvalidRange", "416"):
+            if error_code(error) in ("InvalidRange", "416"):
                 return b""
             raise
+
+    def _read(self, path: str, start: int, length: int | None) -> bytes:
+        end = None if length is None else start + length
+        data: bytes = self._fs.cat_file(self._path(path), start=start or None, end=end)
+        if length is not None and len(data) < length:
+            size = self._fs.info(self._path(path))["size"]
+            if start + len(data) < size:
+                raise CutShort(f"{len(data)} bytes came of {min(length, size - start)}")
         return data
 
     def create(self, path: str, data: bytes) -> None:
-        for retry in range(_CONFLICT_RETRIES):
-            try:
-                with _MEMORY if self._protocol == "memory" else contextlib.nullcontext():
-                    self._fs.pipe_file(self._path(path), data, mode="create", chunksize=5 << 30)
-                return
-            except OSError as error:
-                code = _error_code(error)
-                if isinstance(error, FileExistsError) or code in ("PreconditionFailed", "412"):
-                    raise FileExistsError(self.url(path)) from None
-                if code not in ("ConditionalRequestConflict", "409"):
-                    raise
-                time.sleep(0.05 * 2**retry)
-        raise OSError(f"{self.url(path)} stayed in conflict with another writer")
+        try:
+            self._policy.run(lambda: self._create(path, data))
+        except OSError as error:
+            if isinstance(error, FileExistsError) or error_code(error) in _TAKEN:
+                raise FileExistsError(self.url(path)) from None
+            raise
+
+    def _create(self, path: str, data: bytes) -> None:
+        with _MEMORY if self._protocol == "memory" else contextlib.nullcontext():
+            self._fs.pipe_file(self._path(path), data, mode="create")
 
     def write(self, path: str, pieces: Iterable[memoryview]) -> None:
-        head, rest = bytearray(), iter(pieces)
-        for piece in rest:
-            head += piece
-            if len(head) > _MULTIPART_BYTES:
-                break
+        rest = blocks(pieces, PART_BYTES)
+        head = list(itertools.islice(rest, BLOCKS_AT_ONCE + 1))
+        if len(head) <= BLOCKS_AT_ONCE:
+            self.replace(path, joined(head))
         else:
-            self._fs.pipe_file(self._path(path), bytes(head))
-            return
-        with self._fs.open(self._path(path), "wb", block_size=_MULTIPART_BYTES) as file:
-            file.write(bytes(head))
-            head.clear()
-            for piece in rest:
-                file.write(piece)
+            self._write_large(path, given(head, rest))
 
-    def replace(self, path: str, data: bytes) -> None:
-        self._fs.pipe_file(self._path(path), data)
+    def _write_large(self, path: str, parts: Iterable[bytearray]) -> None:
+        with self._fs.open(self._path(path), "wb", block_size=PART_BYTES) as file:
+            for part in parts:
+                file.write(part)
+
+    def replace(self, path: str, data: bytes | bytearray) -> None:
+        self._policy.run(lambda: self._fs.pipe_file(self._path(path), bytes(data)))
 
     def delete(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError):
-            self._fs.rm_file(self._path(path))
+            self._policy.run(lambda: self._fs.rm_file(self._path(path)))
 
     def delete_many(self, paths: Sequence[str]) -> None:
-        names = [self._path(path) for path in paths]
-        if self._protocol == "s3":
-            for start in range(0, len(names), _BULK):
-                self._bulk_delete(names[start : start + _BULK])
-            return
         for path in paths:
             self.delete(path)
-
-    def _bulk_delete(self, names: list[str]) -> None:
-        bucket = names[0].partition("/")[0]
-        keys = [{"Key": name.partition("/")[2]} for name in names]
-        delete = {"Objects": keys, "Quiet": True}
-        answer = self._fs.call_s3("delete_objects", Bucket=bucket, Delete=delete)
-        if failed := answer.get("Errors"):
-            raise OSError(f"{len(failed)} of {len(names)} files were not deleted: {failed[0]}")
 
     def delete_directory(self, path: str) -> None:
         pass
 
     def walk(self, path: str) -> list[tuple[str, int]]:
-        found = self._fs.find(self._path(path), detail=True)
+        found = self._policy.run(lambda: self._fs.find(self._path(path), detail=True))
         root = self._root.strip("/")
         return [
             (name.strip("/").removeprefix(root).strip("/"), int(info.get("size") or 0))
@@ -151,39 +166,11 @@ class RemoteBackend:
         ]
 
     def remove_leftovers(self, path: str, before_ms: int, dry_run: bool) -> int:
-        if self._protocol != "s3":
-            return 0
-        bucket, _, prefix = self._path(path).partition("/")
-        old = [
-            upload
-            for upload in self._uploads(bucket, f"{prefix}/")
-            if upload["Initiated"].timestamp() * 1000 < before_ms
-        ]
-        for upload in [] if dry_run else old:
-            with contextlib.suppress(FileNotFoundError):
-                self._fs.call_s3(
-                    "abort_multipart_upload",
-                    Bucket=bucket,
-                    Key=upload["Key"],
-                    UploadId=upload["UploadId"],
-                )
-        return len(old)
-
-    def _uploads(self, bucket: str, prefix: str) -> Iterator[Any]:
-        """All unfinished multipart uploads, page by page."""
-        page: dict[str, str] = {}
-        while True:
-            place = {"Bucket": bucket, "Prefix": prefix, **page}
-            answer = self._fs.call_s3("list_multipart_uploads", **place)
-            yield from answer.get("Uploads", ())
-            page = {"KeyMarker": answer.get("NextKeyMarker", "")}
-            if not answer.get("IsTruncated") or not page["KeyMarker"]:
-                return
-            page["UploadIdMarker"] = answer.get("NextUploadIdMarker", "")
+        return 0
 
     def list(self, path: str) -> list[Entry]:
         try:
-            found = self._fs.ls(self._path(path), detail=True)
+            found = self._policy.run(lambda: self._fs.ls(self._path(path), detail=True))
         except (FileNotFoundError, NotADirectoryError):
             return []
         directory = self._path(path).strip("/")
@@ -197,6 +184,19 @@ class RemoteBackend:
         return entries
 
 
-def _error_code(error: BaseException) -> str:
-    response = getattr(error.__cause__, "response", None) or {}
-    return str(response.get("Error", {}).get("Code", ""))
+_TAKEN = ("PreconditionFailed", "412")
+
+
+def joined(parts: list[bytearray]) -> bytearray:
+    """All parts as one, the first of them grown."""
+    whole = parts[0] if parts else bytearray()
+    for part in parts[1:]:
+        whole += part
+    return whole
+
+
+def given(held: list[bytearray], rest: Iterable[bytearray]) -> Iterable[bytearray]:
+    """What is held and then the rest, each let go of when it is given away."""
+    while held:
+        yield held.pop(0)
+    yield from rest

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
+import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -24,6 +26,8 @@ from ffq_spark.store.prefetch import (
     fetch_ahead,
     fetch_in_turn,
 )
+from ffq_spark.store.redaction import scrub
+from ffq_spark.store.retry import GaveUp
 from ffq_spark.store.uploads import ParallelUploads, SerialUploads
 
 __all__ = ["Entry", "Store"]
@@ -49,7 +53,8 @@ class Store:
     ) -> None:
         self.root = root
         self.unsafe_commit = unsafe_commit
-        self._backend: Backend = open_backend(root, options or {})
+        self._options = dict(options or {})
+        self._backend: Backend = open_backend(root, self._options)
         self._create_once_by: str | None = None
 
     def __repr__(self) -> str:
@@ -66,7 +71,7 @@ class Store:
         except FileNotFoundError:
             raise
         except Exception as error:
-            raise self._failed("read", path, error) from error
+            raise self._failed("read", path, error) from self._cause(error)
 
     def read_optional(self, path: str) -> bytes | None:
         """A whole file, or None if there is none."""
@@ -89,7 +94,7 @@ class Store:
         except FileNotFoundError:
             raise
         except Exception as error:
-            raise self._failed("read", path, error) from error
+            raise self._failed("read", path, error) from self._cause(error)
 
     def fetch(
         self,
@@ -120,7 +125,7 @@ class Store:
         except FfqError:
             raise
         except Exception as error:
-            raise self._failed("create", path, error) from error
+            raise self._failed("create", path, error) from self._cause(error)
 
     def _create_unsafely(self, path: str, data: bytes) -> bool:
         there = self.read_optional(path)
@@ -146,7 +151,7 @@ class Store:
         try:
             honoured = self._probe()
         except Exception as error:
-            raise self._failed("create", layout.PROBES, error) from error
+            raise self._failed("create", layout.PROBES, error) from self._cause(error)
         if not honoured:
             raise StoreUnsafe(f"{self.url()} ignores the condition of a create-once write")
         return self.create_once_by
@@ -160,7 +165,9 @@ class Store:
     def _probe(self) -> bool:
         path = f"{layout.PROBES}/{secrets.token_hex(8)}"
         try:
-            self._backend.create(path, b"first")
+            # Nobody else has this name: a put that was retried has met itself.
+            with contextlib.suppress(FileExistsError):
+                self._backend.create(path, b"first")
             try:
                 self._backend.create(path, b"second")
             except FileExistsError:
@@ -178,14 +185,14 @@ class Store:
         except FfqError:
             raise
         except Exception as error:
-            raise self._failed("write", path, error) from error
+            raise self._failed("write", path, error) from self._cause(error)
 
     def replace(self, path: str, data: bytes) -> None:
         """Write a small file that changes: its readers see the old one or the new one, whole."""
         try:
             self._backend.replace(path, data)
         except Exception as error:
-            raise self._failed("write", path, error) from error
+            raise self._failed("write", path, error) from self._cause(error)
 
     def uploads(self) -> SerialUploads | ParallelUploads:
         """A context to write many files in; all are there when it is left."""
@@ -197,14 +204,14 @@ class Store:
         try:
             self._backend.delete(path)
         except Exception as error:
-            raise self._failed("delete", path, error) from error
+            raise self._failed("delete", path, error) from self._cause(error)
 
     def delete_many(self, paths: Sequence[str]) -> None:
         """Delete files in bulk; those that are gone already are fine."""
         try:
             self._backend.delete_many(paths)
         except Exception as error:
-            raise self._failed("delete", paths[0] if paths else "", error) from error
+            raise self._failed("delete", paths[0] if paths else "", error) from self._cause(error)
 
     def delete_trees(self, directories: Sequence[str], files: Sequence[str]) -> None:
         """Delete directories whose files are known: the files in bulk, then the rest."""
@@ -213,7 +220,7 @@ class Store:
             try:
                 self._backend.delete_directory(path)
             except Exception as error:
-                raise self._failed("delete", path, error) from error
+                raise self._failed("delete", path, error) from self._cause(error)
 
     def walk(self, path: str) -> list[tuple[str, int]]:
         """All files below a directory, with their sizes."""
@@ -223,7 +230,7 @@ class Store:
             inside = f"{path}/" if path else ""
             return sorted((file, size) for file, size in found if file.startswith(inside))
         except Exception as error:
-            raise self._failed("list", path, error) from error
+            raise self._failed("list", path, error) from self._cause(error)
 
     def remove_leftovers(self, before_ms: int, *, dry_run: bool) -> int:
         """Remove temporary files and unfinished uploads older than a moment; how many."""
@@ -233,7 +240,7 @@ class Store:
             try:
                 count += self._backend.remove_leftovers(path, before_ms, dry_run)
             except Exception as error:
-                raise self._failed("list", path, error) from error
+                raise self._failed("list", path, error) from self._cause(error)
         return count
 
     def list(self, path: str) -> list[Entry]:
@@ -241,7 +248,13 @@ class Store:
         try:
             return sorted(self._backend.list(path), key=lambda entry: entry.name)
         except Exception as error:
-            raise self._failed("list", path, error) from error
+            raise self._failed("list", path, error) from self._cause(error)
 
     def _failed(self, verb: str, path: str, error: Exception) -> StoreFailed:
-        return StoreFailed(f"cannot {verb}: {type(error).__name__}: {error}", path=self.url(path))
+        told = str(error) if isinstance(error, GaveUp) else f"{type(error).__name__}: {error}"
+        return StoreFailed(f"cannot {verb}: {scrub(told, self._options)}", path=self.url(path))
+
+    def _cause(self, error: Exception) -> Exception | None:
+        """The error, if a traceback that shows it and all before it shows no secret."""
+        told = "".join(traceback.format_exception(error))
+        return error if scrub(told, self._options) == told else None

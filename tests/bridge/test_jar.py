@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ffq_spark.conf import BRIDGE, FAST, flags, jar_path
+from ffq_spark.conf import BRIDGE, FAST, REDACTION, flags, jar_path
 
 TOP = Path(__file__).parents[2]
 
@@ -21,7 +21,7 @@ def test_the_jar_matches_its_sources(tmp_path: Path) -> None:
 def test_the_conf_file_holds_what_the_code_sets() -> None:
     lines = (TOP / "conf" / "spark-defaults.conf").read_text().splitlines()
     settings = dict(line.split(None, 1) for line in lines if line and not line.startswith("#"))
-    expected = {**BRIDGE, **FAST}
+    expected = {**BRIDGE, **FAST, **REDACTION}
     assert {name: settings[name].strip() for name in expected} == expected
     assert (TOP / settings["spark.jars"]).samefile(jar_path())
 

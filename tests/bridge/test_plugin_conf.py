@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ffq_spark.conf import BRIDGE, FAST, jar_path
+from ffq_spark.conf import BRIDGE, FAST, REDACTION, jar_path
 
 pytestmark = pytest.mark.spark
 
@@ -61,5 +61,5 @@ def test_what_the_user_has_set_stays_and_sockets_with_long_paths_are_left_off(
 
 def test_the_jar_holds_the_declared_settings() -> None:
     with zipfile.ZipFile(jar_path()) as jar:
-        lines = jar.read("io/ffq/spark/fast.properties").decode().splitlines()
-    assert dict(line.split("=", 1) for line in lines) == FAST
+        lines = jar.read("io/ffq/spark/defaults.properties").decode().splitlines()
+    assert dict(line.split("=", 1) for line in lines) == {**FAST, **REDACTION}

@@ -8,7 +8,7 @@ import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext,
 /**
  * `spark.plugins=io.ffq.spark.FfqPlugin`: the bridge from conf alone. It adds the listener,
  * the extension that stamps writes with who makes them, and the settings that make Python sources
- * fast; executors need nothing.
+ * fast and keep secrets out of plans; executors need nothing.
  */
 class FfqPlugin extends SparkPlugin {
 
@@ -22,7 +22,7 @@ private class FfqDriverPlugin extends DriverPlugin {
   override def init(sc: SparkContext, context: PluginContext): JMap[String, String] = {
     if (Settings.isAtHome) {
       Settings.installExtension(context.conf())
-      Settings.installFast(context.conf())
+      Settings.installDefaults(context.conf())
       FfqListener.install(sc)
     }
     Collections.emptyMap()

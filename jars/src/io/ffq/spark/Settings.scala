@@ -46,17 +46,18 @@ private[spark] object Settings {
   }
 
   /**
-   * What makes Python sources fast, where the user has not decided. The sessions, the executors and
-   * PySpark's own side of the sockets take their conf from this one, and all come after plugins.
+   * What makes Python sources fast and keeps secrets out of plans, where the user has not decided.
+   * The sessions, the executors and PySpark's own side of the sockets take their conf from this one,
+   * and all come after plugins.
    */
-  def installFast(conf: SparkConf): Unit = {
+  def installDefaults(conf: SparkConf): Unit = {
     val refused = if (sys.env.contains("PYSPARK_UDS_MODE") || socketsFail(conf)) Set(Sockets) else Set.empty[String]
-    fast.foreach { case (name, value) => if (!refused(name)) conf.setIfMissing(name, value) }
+    defaults.foreach { case (name, value) => if (!refused(name)) conf.setIfMissing(name, value) }
   }
 
   /** The declaration in `ffq_spark/conf.py`, put into the jar when it is built. */
-  private lazy val fast: Map[String, String] = {
-    val stream = getClass.getResourceAsStream("fast.properties")
+  private lazy val defaults: Map[String, String] = {
+    val stream = getClass.getResourceAsStream("defaults.properties")
     val found = new Properties
     try found.load(stream) finally stream.close()
     found.asScala.toMap

@@ -1,0 +1,156 @@
+"""One policy for what storage fails at for a while: throttling, server errors, lost connections."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+# Forked workers inherit the state of Python's own generator and would all wait equally long.
+_JITTER = random.SystemRandom()
+
+_PASSING_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504, 509, 529})
+_PASSING_CODES = frozenset(
+    {
+        "BadDigest",
+        "BandwidthLimitExceeded",
+        "ConditionalRequestConflict",
+        "IncompleteBody",
+        "InternalError",
+        "OperationAborted",
+        "RequestLimitExceeded",
+        "RequestThrottled",
+        "RequestTimeout",
+        "ServiceUnavailable",
+        "SlowDown",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequests",
+        "XAmzContentSHA256Mismatch",
+    }
+)
+# By name, in the words of botocore, aiohttp, urllib3 and azure: no client is imported for this.
+_PASSING_ERRORS = frozenset(
+    {
+        "ClientConnectionError",
+        "ClientPayloadError",
+        "ConnectionError",
+        "FlexibleChecksumError",
+        "HTTPClientError",
+        "IncompleteRead",
+        "IncompleteReadError",
+        "ProtocolError",
+        "ResponseParserError",
+        "ServiceRequestError",
+        "ServiceResponseError",
+        "TimeoutError",
+    }
+)
+_LASTING_ERRORS = (FileNotFoundError, FileExistsError, PermissionError, NotADirectoryError)
+
+
+class CutShort(ConnectionError):
+    """An answer held fewer bytes than the object has."""
+
+
+class GaveUp(OSError):
+    """Storage failed as often as the policy allows."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How often and how long; waits double, and half of each is drawn by lot.
+
+    >>> answers = iter([TimeoutError("slow"), ConnectionResetError("gone"), b"data"])
+    >>> def ask():
+    ...     answer = next(answers)
+    ...     if isinstance(answer, Exception):
+    ...         raise answer
+    ...     return answer
+    >>> Policy(first_seconds=0.001).run(ask)
+    b'data'
+    """
+
+    tries: int = 8
+    first_seconds: float = 0.1
+    longest_seconds: float = 5.0
+    total_seconds: float = 120.0
+
+    def run(self, work: Callable[[], Result]) -> Result:
+        """The work's result, tried anew while its errors are passing ones."""
+        begin = time.monotonic()
+        for tries, wait in enumerate(self._waits(), start=1):
+            try:
+                return work()
+            except Exception as error:
+                spent = time.monotonic() - begin
+                if not is_passing(error):
+                    raise
+                if wait is None or spent + wait > self.total_seconds:
+                    told = f"{type(error).__name__}: {error}"
+                    times = "1 try" if tries == 1 else f"{tries} tries"
+                    raise GaveUp(f"gave up after {times} in {spent:.1f} s: {told}") from error
+                time.sleep(wait)
+        raise AssertionError("the last wait is None")
+
+    def _waits(self) -> Iterator[float | None]:
+        wait = self.first_seconds
+        for _ in range(self.tries - 1):
+            yield wait * _JITTER.uniform(0.5, 1.0)
+            wait = min(2 * wait, self.longest_seconds)
+        yield None
+
+
+def is_passing(error: BaseException | None) -> bool:
+    """Whether another try may help.
+
+    >>> is_passing(ConnectionResetError()), is_passing(FileNotFoundError())
+    (True, False)
+    """
+    while error is not None and not isinstance(error, _LASTING_ERRORS):
+        verdict = _judge(error)
+        if verdict is not None:
+            return verdict
+        error = error.__cause__
+    return False
+
+
+def error_code(error: BaseException | None) -> str:
+    """What the store itself called the error; empty if it said nothing."""
+    while error is not None:
+        code = _response(error).get("Error", {}).get("Code")
+        if code:
+            return str(code)
+        error = error.__cause__
+    return ""
+
+
+def _judge(error: BaseException) -> bool | None:
+    response = _response(error)
+    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode") or _status(error)
+    if response or status:
+        code = response.get("Error", {}).get("Code")
+        return status in _PASSING_STATUSES or code in _PASSING_CODES or code in _STATUS_CODES
+    names = {kind.__name__ for kind in type(error).__mro__}
+    # A certificate that is refused stays refused.
+    if "SSLError" in names:
+        return False
+    return True if names & _PASSING_ERRORS else None
+
+
+# Where an answer has no body, botocore takes the status for the code.
+_STATUS_CODES = frozenset(str(status) for status in _PASSING_STATUSES)
+
+
+def _response(error: BaseException) -> dict[str, Any]:
+    response = getattr(error, "response", None)
+    return response if isinstance(response, dict) else {}
+
+
+def _status(error: BaseException) -> int | None:
+    found = (getattr(error, name, None) for name in ("status_code", "status", "code"))
+    return next((value for value in found if isinstance(value, int)), None)

@@ -1,0 +1,192 @@
+"""S3 by its own requests: as many as are needed, none hidden, each retried alone."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from fsspec.asyn import sync
+
+from ffq_spark.errors import BadOption
+from ffq_spark.store.backend import Entry
+from ffq_spark.store.multipart import upload
+from ffq_spark.store.remote import RemoteBackend
+from ffq_spark.store.retry import CutShort
+
+_BULK = 1000
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
+
+
+class S3Backend(RemoteBackend):
+    """A prefix of a bucket."""
+
+    def __init__(self, root: str, options: Mapping[str, Any]) -> None:
+        super().__init__("s3", root, options)
+        tries = _tries(_retries(self._options))
+        if tries is not None:
+            self._policy = replace(self._policy, tries=tries)
+
+    def _client_options(self) -> dict[str, Any]:
+        config = self._options.get("config_kwargs") or {}
+        # Two layers below retry too: their tries would multiply with the policy's.
+        retries = {k: v for k, v in _retries(self._options).items() if k != "max_attempts"}
+        once = {"retries": {**retries, "total_max_attempts": 1}}
+        return {**self._options, "config_kwargs": {**config, **once}}
+
+    def _connect(self) -> Any:
+        client = super()._connect()
+        client.retries = 1
+        return client
+
+    def _call(self, method: str, **request: Any) -> Any:
+        return self._policy.run(lambda: self._fs.call_s3(method, **request))
+
+    def _place(self, path: str) -> dict[str, str]:
+        bucket, key, _ = self._fs.split_path(self._path(path))
+        return {"Bucket": bucket, "Key": key}
+
+    def _read(self, path: str, start: int, length: int | None) -> bytes:
+        client = self._fs
+        data: bytes = sync(client.loop, _get, client, self._place(path), start, length)
+        return data
+
+    def _create(self, path: str, data: bytes) -> None:
+        self._fs.call_s3("put_object", **self._place(path), Body=data, IfNoneMatch="*")
+
+    def replace(self, path: str, data: bytes | bytearray) -> None:
+        self._call("put_object", **self._place(path), Body=data)
+
+    def _write_large(self, path: str, parts: Iterable[bytearray]) -> None:
+        upload(self._call, self._place(path), parts)
+
+    def delete(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._call("delete_object", **self._place(path))
+
+    def delete_many(self, paths: Sequence[str]) -> None:
+        for start in range(0, len(paths), _BULK):
+            self._policy.run(partial(self._delete_bulk, paths[start : start + _BULK]))
+
+    def _delete_bulk(self, paths: Sequence[str]) -> None:
+        places = [self._place(path) for path in paths]
+        delete = {"Objects": [{"Key": place["Key"]} for place in places], "Quiet": True}
+        answer = self._fs.call_s3("delete_objects", Bucket=places[0]["Bucket"], Delete=delete)
+        if failed := answer.get("Errors"):
+            raise _NotDeleted(failed, len(paths))
+
+    def walk(self, path: str) -> list[tuple[str, int]]:
+        inside = f"{path}/" if path else ""
+        return [
+            (inside + file["Key"][len(prefix) :], int(file["Size"]))
+            for prefix, page in self._pages(path)
+            for file in page.get("Contents", ())
+            if not file["Key"].endswith("/")
+        ]
+
+    def _pages(self, path: str, **request: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """A listing page by page, each with the prefix of all its names."""
+        place = self._place(path)
+        prefix = f"{place['Key']}/" if place["Key"] else ""
+        request = {name.capitalize(): value for name, value in request.items()}
+        request |= {"Bucket": place["Bucket"], "Prefix": prefix}
+        while True:
+            try:
+                page = self._call("list_objects_v2", **request)
+            except FileNotFoundError:
+                return
+            yield prefix, page
+            if not page.get("IsTruncated"):
+                return
+            request["ContinuationToken"] = page["NextContinuationToken"]
+
+    def remove_leftovers(self, path: str, before_ms: int, dry_run: bool) -> int:
+        place = self._place(path)
+        old = [
+            {"Key": upload["Key"], "UploadId": upload["UploadId"]}
+            for upload in self._uploads(place["Bucket"], f"{place['Key']}/")
+            if upload["Initiated"].timestamp() * 1000 < before_ms
+        ]
+        for one in [] if dry_run else old:
+            with contextlib.suppress(FileNotFoundError):
+                self._call("abort_multipart_upload", Bucket=place["Bucket"], **one)
+        return len(old)
+
+    def _uploads(self, bucket: str, prefix: str) -> Iterator[Any]:
+        """All unfinished multipart uploads, page by page."""
+        page: dict[str, str] = {}
+        while True:
+            answer = self._call("list_multipart_uploads", Bucket=bucket, Prefix=prefix, **page)
+            yield from answer.get("Uploads", ())
+            page = {"KeyMarker": answer.get("NextKeyMarker", "")}
+            if not answer.get("IsTruncated") or not page["KeyMarker"]:
+                return
+            page["UploadIdMarker"] = answer.get("NextUploadIdMarker", "")
+
+    def list(self, path: str) -> list[Entry]:
+        entries = []
+        for prefix, page in self._pages(path, delimiter="/"):
+            for folder in page.get("CommonPrefixes", ()):
+                entries.append(Entry(folder["Prefix"][len(prefix) : -1], True, 0))
+            for file in page.get("Contents", ()):
+                entries.append(Entry(file["Key"][len(prefix) :], False, int(file["Size"])))
+        # Some tools mark a folder by an empty object of its name.
+        return [entry for entry in entries if entry.name]
+
+
+class _NotDeleted(OSError):
+    """An answer to a bulk delete that names files it has not deleted."""
+
+    def __init__(self, failed: list[dict[str, Any]], asked: int) -> None:
+        super().__init__(f"{len(failed)} of {asked} files were not deleted: {failed[0]}")
+        self.response = {"Error": {"Code": failed[0].get("Code", "")}}
+
+
+async def _get(client: Any, place: dict[str, str], start: int, length: int | None) -> bytes:
+    asked = {}
+    if start or length is not None:
+        last = "" if length is None else start + length - 1
+        asked = {"Range": f"bytes={start}-{last}"}
+    answer = await client._call_s3("get_object", **place, **asked)
+    try:
+        data: bytes = await answer["Body"].read()
+    finally:
+        answer["Body"].close()
+    return _checked(data, answer, start, length)
+
+
+def _checked(data: bytes, answer: dict[str, Any], start: int, length: int | None) -> bytes:
+    """The data, if it is all that the object has of the range."""
+    match = _CONTENT_RANGE.fullmatch(answer.get("ContentRange") or "")
+    whole = int(match[3]) if match else int(answer["ContentLength"])
+    if not match:
+        # A whole object, also where a server leaves the range aside.
+        if len(data) < whole:
+            raise CutShort(f"{len(data)} bytes came of {whole}")
+        return data[start:] if length is None else data[start : start + length]
+    expected = whole - start if length is None else min(length, whole - start)
+    if len(data) != expected:
+        raise CutShort(f"{len(data)} bytes came of {expected}")
+    return data
+
+
+def _retries(options: Mapping[str, Any]) -> dict[str, Any]:
+    config = options.get("config_kwargs") or {}
+    retries = config.get("retries") if isinstance(config, Mapping) else ()
+    if retries is not None and not isinstance(retries, Mapping):
+        raise BadOption("not a group of values", option="storage.config_kwargs.retries")
+    return dict(retries or {})
+
+
+def _tries(retries: Mapping[str, Any]) -> int | None:
+    """How often a user wants each request to be tried; botocore's `max_attempts` counts from 0."""
+    for name, first in (("total_max_attempts", 0), ("max_attempts", 1)):
+        if name in retries:
+            value = str(retries[name])
+            if not value.isdecimal():
+                raise BadOption("not a number", option=f"storage.config_kwargs.retries.{name}")
+            return max(1, int(value) + first)
+    return None

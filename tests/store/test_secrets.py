@@ -1,0 +1,184 @@
+"""Secrets among storage options are in no text that leaves the store."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from conftest import Place
+from s3proxy import Fault, S3Proxy
+
+from ffq_spark.errors import BadOption, StoreFailed
+from ffq_spark.exchange.exchange import Exchange
+from ffq_spark.store import Store
+from ffq_spark.store.location import open_backend
+from ffq_spark.store.redaction import scrub
+
+SECRET = "Zebra/Quartz+7719"
+QUOTED = "Zebra%2FQuartz%2B7719"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"key": SECRET},
+        {"secret": SECRET},
+        {"token": SECRET},
+        {"password": SECRET},
+        {"sas_token": f"?sv=2024&sig={SECRET}"},
+        {"credential": SECRET},
+        {"account_key": SECRET},
+        {"connection_string": f"AccountName=me;AccountKey={SECRET};Suffix=x"},
+        {"client_kwargs": {"aws_secret_access_key": SECRET}},
+        {"client_kwargs": {"aws_session_token": SECRET}},
+        {"token": {"type": "service_account", "private_key": SECRET}},
+        {"s3_additional_kwargs": {"SSECustomerKey": SECRET}},
+        {"a": [{"credentials": [SECRET]}]},
+        {"secret": SECRET.encode()},
+    ],
+    ids=str,
+)
+def test_a_secret_is_scrubbed_wherever_it_is_given(options: dict[str, Any]) -> None:
+    for told in (SECRET, QUOTED, f"https://host/?sig={SECRET}&x=1", f"AccountKey={SECRET};"):
+        found = scrub(f"refused: {told}!", options)
+        assert found.startswith("refused: ") and "***" in found
+        assert SECRET not in found and QUOTED not in found
+
+
+def test_a_login_in_an_endpoint_is_scrubbed() -> None:
+    options = {"endpoint_url": "https://me:hidden77@host/"}
+    assert (
+        scrub("cannot reach https://me:hidden77@host/", options) == "cannot reach https://***@host/"
+    )
+
+
+def test_the_rest_of_a_text_stays() -> None:
+    options = {"key": "k", "secret": "", "anon": True, "endpoint_url": "http://127.0.0.1:1/"}
+    told = "cannot connect to http://127.0.0.1:1/ with key k"
+    assert scrub(told, options) == told
+
+
+# --- errors -----------------------------------------------------------------------------------
+
+
+class Talkative(Exception):
+    """What a client may raise: an error that repeats what it was given."""
+
+
+VERBS: dict[str, Callable[[Store], Any]] = {
+    "read": lambda store: store.read("f"),
+    "read_range": lambda store: store.read_range("f", 1, 2),
+    "read_many": lambda store: store.read_many(["f", "g"]),
+    "create_once": lambda store: store.create_once("f", b"x"),
+    "write": lambda store: store.write("f", [b"x"]),
+    "replace": lambda store: store.replace("f", b"x"),
+    "list": lambda store: store.list("d"),
+    "walk": lambda store: store.walk("d"),
+    "delete": lambda store: store.delete("f"),
+    "delete_many": lambda store: store.delete_many(["f"]),
+    "delete_trees": lambda store: store.delete_trees(["d"], ["d/f"]),
+    "remove_leftovers": lambda store: store.remove_leftovers(0, dry_run=True),
+    "probe": lambda store: store.probe_create_once(),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_verb_lets_a_clients_error_tell_the_secret(
+    verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the error nor anything that its traceback shows, which Spark passes on whole."""
+    store = Store("s3://bucket/x", {"key": "AKIA-hidden", "secret": SECRET})
+
+    def refuse(*_: object, **__: object) -> Any:
+        try:
+            raise ValueError(f"secret={SECRET}")
+        except ValueError as error:
+            raise Talkative(f"key AKIA-hidden with {SECRET} is refused") from error
+
+    monkeypatch.setattr(type(store._backend), "_connect", refuse)
+    with pytest.raises(StoreFailed, match=r"key \*\*\* with \*\*\* is refused") as caught:
+        VERBS[verb](store)
+    told = "".join(traceback.format_exception(caught.value)) + repr(caught.value)
+    assert SECRET not in told and "AKIA-hidden" not in told
+
+
+def test_an_error_without_a_secret_keeps_its_cause(proxied: Place, proxy: S3Proxy) -> None:
+    options = {**proxied.storage_options, "config_kwargs": {"retries": {"max_attempts": 0}}}
+    with proxy.faults(Fault("503")), pytest.raises(StoreFailed) as caught:
+        Store(proxied.root, options).read("f")
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_a_key_that_the_server_repeats_is_scrubbed(s3: Any) -> None:
+    options = {**s3.storage_options, "key": "AKIAZEBRA7719QUARTZ"}
+    with pytest.raises(StoreFailed) as caught:
+        Store(f"s3://{s3.bucket}/x", options).read("f")
+    assert "AKIAZEBRA7719QUARTZ" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_logs_and_reprs_hold_no_secret(proxied: Place, caplog: pytest.LogCaptureFixture) -> None:
+    """Ours and the clients', with everything logged."""
+    caplog.set_level(logging.DEBUG)
+    options = {**proxied.storage_options, "secret": SECRET}
+    store = Store(proxied.root, options)
+    with pytest.raises(StoreFailed):
+        store.read("f")
+    exchange = Exchange(proxied.root, options)
+    assert "get_object" in caplog.text
+    assert SECRET not in caplog.text + repr(store) + repr(store._backend) + repr(exchange)
+
+
+# --- roots ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "root",
+    [
+        "s3://AKIA:Zebra@bucket/x",
+        "s3a://AKIA:Zebra@bucket/x",
+        "s3://AKIA:Ze/bra@bucket/x",
+        "s3://Zebra@bucket/x",
+        "gs://Zebra@bucket/x",
+        "https://me:Zebra@host/x",
+        "https://me:Ze/bra@host/x",
+        "abfss://container:Zebra@account.dfs.core.windows.net/x",
+        "abfs://c@account.dfs.core.windows.net/x?sv=1&sig=Zebra",
+        "s3://bucket/x?X-Amz-Signature=Zebra",
+        "simplecache::s3://AKIA:Zebra@bucket/x",
+    ],
+)
+@pytest.mark.parametrize("open", [Store, Exchange])
+def test_a_root_with_credentials_is_refused_and_not_repeated(
+    root: str, open: Callable[[str], object]
+) -> None:
+    with pytest.raises(BadOption, match="storage options") as caught:
+        open(root)
+    told = "".join(traceback.format_exception(caught.value))
+    assert "bra@" not in str(caught.value) and "AKIA" not in str(caught.value)
+    assert caught.value.option == "path" and "sig=Zebra" not in str(caught.value)
+    assert "Zebra" not in told.split("BadOption")[-1]
+
+
+@pytest.mark.parametrize(
+    "root",
+    [
+        "s3://bucket/a@b/c:d",
+        "s3://bucket/step?x=1",
+        "s3://arn:aws:s3:eu-west-1:123456789012:accesspoint/name/x",
+        "memory://a:b/c",
+        "/data/a:b@c",
+        "/data/x?sig=1",
+        "file:/data/me:you@there",
+    ],
+)
+def test_a_root_that_only_looks_odd_is_taken(root: str) -> None:
+    open_backend(root, {})
+
+
+def test_an_azure_container_before_its_account_is_no_login() -> None:
+    """The client for it is not installed here; the root itself is not what is refused."""
+    with pytest.raises(BadOption, match="no storage abfs"):
+        open_backend("abfss://container@account.dfs.core.windows.net/x", {})
