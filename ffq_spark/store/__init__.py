@@ -1,5 +1,5 @@
 """Storage: any fsspec file system, with create-once and exact ranges."""
 
-from ffq_spark.store.store import Entry, Store
+from ffq_spark.store.store import Directory, Entry, Store
 
-__all__ = ["Entry", "Store"]
+__all__ = ["Directory", "Entry", "Store"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import threading
 import time
@@ -12,7 +13,8 @@ from typing import Any
 import fsspec
 
 from ffq_spark.errors import BadOption
-from ffq_spark.store.backend import Entry
+from ffq_spark.format.layout import DATA, RECORDS
+from ffq_spark.store.backend import Directory, Entry, Skip
 
 # fsspec's own fallback for mode="create" looks first and writes then, which two writers can do at
 # once: only clients that put the condition into the request are trusted.
@@ -20,6 +22,7 @@ _CONDITIONAL_PUT = frozenset({"s3", "gs", "gcs", "abfs", "az", "memory"})
 _MULTIPART_BYTES = 16 << 20
 _CONFLICT_RETRIES = 6
 _BULK = 1000
+_MAP_TASK_SLASHES = 3  # shuffle/<query>/<stage>/<map task>
 # fsspec's memory looks before it writes; all its users are threads of this process.
 _MEMORY = threading.Lock()
 
@@ -131,36 +134,79 @@ class RemoteBackend:
         if failed := answer.get("Errors"):
             raise OSError(f"{len(failed)} of {len(names)} files were not deleted: {failed[0]}")
 
-    def delete_directory(self, path: str) -> None:
+    def delete_directories(self, paths: Iterable[str]) -> None:
         pass
 
-    def walk(self, path: str) -> list[tuple[str, int]]:
-        found = self._fs.find(self._path(path), detail=True)
-        root = self._root.strip("/")
-        return [
-            (name.strip("/").removeprefix(root).strip("/"), int(info.get("size") or 0))
-            for name, info in found.items()
-            if info["type"] != "directory"
-        ]
+    def tree(self, path: str, skip: Skip) -> Iterator[Directory]:
+        files = self._keys(path) if self._protocol == "s3" else self._found(path)
+        for directory, group in itertools.groupby(files, lambda file: file[0].rpartition("/")[0]):
+            if not skip(directory):
+                # An attempt may have as many files as there are partitions.
+                while piece := list(itertools.islice(group, _BULK)):
+                    yield Directory(directory, piece)
 
-    def remove_leftovers(self, path: str, before_ms: int, dry_run: bool) -> int:
+    def _keys(self, path: str) -> Iterator[tuple[str, int]]:
+        """All objects below a directory, page by page."""
+        for page in self._pages(path):
+            for item in page.get("Contents", ()):
+                if not item["Key"].endswith("/"):
+                    yield self._relative(f"{page['Name']}/{item['Key']}"), item["Size"]
+
+    def _pages(self, path: str, **options: str) -> Iterator[Any]:
+        bucket, _, prefix = self._path(path).partition("/")
+        inside = f"{prefix}/" if prefix else ""
+        place = {"Bucket": bucket, "Prefix": inside, "MaxKeys": _BULK, **options}
+        while True:
+            try:
+                page = self._fs.call_s3("list_objects_v2", **place)
+            except FileNotFoundError:
+                return
+            yield {"Name": bucket, **page}
+            if not page.get("IsTruncated"):
+                return
+            place["ContinuationToken"] = page["NextContinuationToken"]
+
+    def _found(self, path: str) -> Iterator[tuple[str, int]]:
+        """The same where a client can only list all at once: the files of one map task."""
+        if path.count("/") < _MAP_TASK_SLASHES:
+            for entry in self.scan(path):
+                inner = f"{path}/{entry.name}" if path else entry.name
+                if entry.is_dir:
+                    yield from self._found(inner)
+                else:
+                    yield inner, entry.size
+            return
+        for name, info in sorted(self._fs.find(self._path(path), detail=True).items()):
+            file = self._relative(name)
+            # Some clients take a directory that is missing for the beginning of other names.
+            if info["type"] != "directory" and file.startswith(f"{path}/"):
+                yield file, int(info.get("size") or 0)
+
+    def _relative(self, name: str) -> str:
+        return name.strip("/").removeprefix(self._root.strip("/")).strip("/")
+
+    def remove_leftovers(self, before_ms: int, dry_run: bool) -> int:
         if self._protocol != "s3":
             return 0
+        # Never beside them: the root may be shared with others' files.
+        return sum(self._abort_uploads(path, before_ms, dry_run) for path in (DATA, RECORDS))
+
+    def _abort_uploads(self, path: str, before_ms: int, dry_run: bool) -> int:
         bucket, _, prefix = self._path(path).partition("/")
-        old = [
-            upload
-            for upload in self._uploads(bucket, f"{prefix}/")
-            if upload["Initiated"].timestamp() * 1000 < before_ms
-        ]
-        for upload in [] if dry_run else old:
-            with contextlib.suppress(FileNotFoundError):
-                self._fs.call_s3(
-                    "abort_multipart_upload",
-                    Bucket=bucket,
-                    Key=upload["Key"],
-                    UploadId=upload["UploadId"],
-                )
-        return len(old)
+        count = 0
+        for upload in self._uploads(bucket, f"{prefix}/"):
+            if upload["Initiated"].timestamp() * 1000 >= before_ms:
+                continue
+            count += 1
+            if not dry_run:
+                with contextlib.suppress(FileNotFoundError):
+                    self._fs.call_s3(
+                        "abort_multipart_upload",
+                        Bucket=bucket,
+                        Key=upload["Key"],
+                        UploadId=upload["UploadId"],
+                    )
+        return count
 
     def _uploads(self, bucket: str, prefix: str) -> Iterator[Any]:
         """All unfinished multipart uploads, page by page."""
@@ -174,20 +220,28 @@ class RemoteBackend:
                 return
             page["UploadIdMarker"] = answer.get("NextUploadIdMarker", "")
 
-    def list(self, path: str) -> list[Entry]:
+    def scan(self, path: str) -> Iterator[Entry]:
+        if self._protocol == "s3":
+            yield from self._children(path)
+            return
         try:
             found = self._fs.ls(self._path(path), detail=True)
         except (FileNotFoundError, NotADirectoryError):
-            return []
+            return
         directory = self._path(path).strip("/")
-        entries = []
         for info in found:
             full = info["name"].strip("/")
-            if full == directory:
-                continue
-            name = full.rsplit("/", 1)[-1]
-            entries.append(Entry(name, info["type"] == "directory", int(info.get("size") or 0)))
-        return entries
+            if full != directory:
+                name = full.rsplit("/", 1)[-1]
+                yield Entry(name, info["type"] == "directory", int(info.get("size") or 0))
+
+    def _children(self, path: str) -> Iterator[Entry]:
+        for page in self._pages(path, Delimiter="/"):
+            for item in page.get("CommonPrefixes", ()):
+                yield Entry(item["Prefix"].rstrip("/").rsplit("/", 1)[-1], True, 0)
+            for item in page.get("Contents", ()):
+                if name := item["Key"].rsplit("/", 1)[-1]:
+                    yield Entry(name, False, item["Size"])
 
 
 def _error_code(error: BaseException) -> str:
