@@ -10,7 +10,8 @@ unrecorded  a root without records, 1,000 map tasks whose newest attempts stay
 `rmtree` removes a tree of the same stale directories and nothing else. Both take turns, each in a
 process of its own on a tree of its own; times are medians. Memory is the peak of a sweep's process
 for a tenth of the directories and for all. Wanted: a ratio of at most 2.5, and a difference of less
-than 10 MiB between the peaks.
+than 10 MiB between the peaks. `maps` has ten times the registered attempts, too: their step record
+takes about 0.3 KiB of memory for each, whoever reads it.
 """
 
 from __future__ import annotations
