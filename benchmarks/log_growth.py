@@ -14,7 +14,7 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
@@ -39,9 +39,9 @@ class CountingBackend(LocalBackend):
         self.reads += 1
         return super().read(path, start, length)
 
-    def list(self, path: str) -> list[Entry]:
+    def scan(self, path: str) -> Iterator[Entry]:
         self.lists += 1
-        return super().list(path)
+        return super().scan(path)
 
 
 class Log:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import fields
 from typing import Any
 
@@ -12,6 +13,9 @@ from ffq_spark.cli.output import Output, human_bytes, human_time
 from ffq_spark.exchange.cleanup import DEFAULT_TTL_SECONDS, RULES
 from ffq_spark.exchange.exchange import Exchange
 from ffq_spark.exchange.versions import Version
+
+# A terminal takes longer to show a number than a directory to go.
+_SHOWN_EVERY = 100
 
 
 @click.command()
@@ -53,6 +57,7 @@ def cancel(root: str, storage: dict[str, Any], output: Output, query: int, messa
 @click.option("--retention", type=float, help="Seconds after which replaced versions expire.")
 @click.option("--rule", type=click.Choice(RULES), default="registered", show_default=True)
 @click.option("--dry-run", is_flag=True, help="Only tell what would go.")
+@click.option("--list", "listed", is_flag=True, help="Name every attempt directory as it goes.")
 def gc(
     root: str,
     storage: dict[str, Any],
@@ -61,21 +66,38 @@ def gc(
     retention: float | None,
     rule: str,
     dry_run: bool,
+    listed: bool,
 ) -> int:
-    """Remove what no reader can need. Exit code 1: something could not be read and was left."""
+    """Remove what no reader can need. Exit code 1: something could not be read and was left.
+
+    With --json --list every line is an object; the last one is the report.
+    """
     exchange = Exchange(root, storage)
-    report = exchange.gc(ttl, dry_run=dry_run, rule=rule, retention=retention)
+    with output.counter("attempt directories") as progress:
+        gone = itertools.count(1)
+
+        def on_removed(directory: str) -> None:
+            if listed:
+                output.item({"attempt": directory})
+            if (number := next(gone)) % _SHOWN_EVERY == 0:
+                progress(number)
+
+        report = exchange.gc(
+            ttl, dry_run=dry_run, rule=rule, retention=retention, on_removed=on_removed
+        )
     if output.json:
-        output.record(vars(report))
+        (output.item if listed else output.record)(vars(report))
     else:
         verb = "would remove" if dry_run else "removed"
         size = human_bytes(report.bytes)
-        output.line(f"{verb} {report.files} files, {size}, in {len(report.attempts)} attempts")
+        output.line(f"{verb} {report.files} files, {size}, in {report.attempts} attempts")
         output.line(
             f"fenced {len(report.fenced)} lost queries, expired {len(report.expired)} steps"
         )
         for problem in report.problems:
             output.line(f"left alone: {problem}")
+        if report.more_problems:
+            output.line(f"left alone: {report.more_problems} more")
     return FINDING if report.problems else 0
 
 

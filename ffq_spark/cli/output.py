@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -52,6 +52,13 @@ class Output:
         if not self.json:
             self._console.print(text, markup=False)
 
+    def item(self, values: dict[str, Any]) -> None:
+        """One of many, at once: the values in a line; in JSON one object a line."""
+        if self.json:
+            print(json.dumps(values, default=str))
+        else:
+            self._console.print(*values.values(), markup=False, soft_wrap=True)
+
     def _print(self, value: Any) -> None:
         print(json.dumps(value, indent=2, default=str))
 
@@ -62,6 +69,17 @@ class Output:
         with Progress(console=console, disable=self.json or not console.is_terminal) as bar:
             task = bar.add_task(title, total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total)
+
+    @contextmanager
+    def counter(self, title: str) -> Iterator[Callable[[int], None]]:
+        """The same where nobody knows how much is to come: how much has been."""
+        console = Console(stderr=True)
+        text = TextColumn(f"{{task.completed:.0f}} {title}")
+        columns = SpinnerColumn(), text, TimeElapsedColumn()
+        disable = self.json or not console.is_terminal
+        with Progress(*columns, console=console, disable=disable) as bar:
+            task = bar.add_task(title, total=None)
+            yield lambda done: bar.update(task, completed=done)
 
 
 def _cell(value: Any) -> Text:

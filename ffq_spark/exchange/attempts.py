@@ -7,10 +7,12 @@ attempt is complete when it has an index, which is written last.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from ffq_spark.errors import (
@@ -29,17 +31,26 @@ from ffq_spark.store import Store
 
 _ATTEMPT_DEPTH = len(AttemptId(0, 0, 0, 0).directory.split("/"))
 
-File = tuple[str, int]
-
 CHUNKS_FIELD = pa.field(
     "chunks", pa.list_(pa.struct([(name, pa.int64()) for name in Chunk.__dataclass_fields__]))
 )
 
 
-def numbers(store: Store, path: str) -> list[int]:
+def numbers(store: Store, path: str) -> Sequence[int]:
     """The numeric directories below a path, ascending; other names are not FFQ's."""
-    found = (layout.parse_number(e.name) for e in store.list(path) if e.is_dir)
-    return sorted(number for number in found if number is not None)
+    return compact(layout.parse_number(e.name) for e in store.scan(path) if e.is_dir)
+
+
+def compact(found: Iterable[int | None]) -> Sequence[int]:
+    """Numbers in ascending order, in eight bytes each: there may be a million.
+
+    >>> list(compact([7, None, 3]))
+    [3, 7]
+    """
+    fits = (number for number in found if number is not None and number <= layout.MAX_ID)
+    ordered = np.fromiter(fits, np.uint64)
+    ordered.sort()
+    return array("Q", ordered.tobytes())
 
 
 def stored_attempts(
@@ -54,24 +65,40 @@ def stored_attempts(
                 yield AttemptId(query, stage, task, attempt)
 
 
-def split_registered(store: Store, body: StepBody) -> tuple[list[File], list[File]]:
-    """The files of a committed query: those of the attempts its step names, and all others."""
-    ids = (AttemptId(body.query, body.stage, m, a) for m, a in body.attempts.items())
-    own = {id.directory for id in ids}
-    registered: list[File] = []
-    others: list[File] = []
-    for path, size in store.walk(f"{layout.DATA}/{body.query}"):
-        (registered if _attempt_directory(path) in own else others).append((path, size))
-    return registered, others
+def registered_in(body: StepBody) -> Callable[[str], bool]:
+    """Tells for a directory whether it is an attempt that a step names, or lies in one."""
+    own = body.attempts
+
+    def is_registered(directory: str) -> bool:
+        names = directory.split("/")
+        if len(names) < _ATTEMPT_DEPTH:
+            return False
+        _, query, stage, map_task, attempt = names[:_ATTEMPT_DEPTH]
+        number = layout.parse_number(map_task)
+        counts = own.get(number) if number is not None else None
+        return (query, stage, attempt) == (str(body.query), str(body.stage), str(counts))
+
+    return is_registered
 
 
-def directories(files: Iterable[File]) -> list[str]:
-    """The attempt directories that data files lie in."""
-    return sorted({_attempt_directory(path) for path, _ in files if layout.is_data(path)})
+def attempt_directory(path: str) -> str | None:
+    """The attempt's directory that a file or directory lies in, if it lies in one.
+
+    >>> attempt_directory("shuffle/7/0/3/1/part-0.ipc"), attempt_directory("shuffle/7/notes")
+    ('shuffle/7/0/3/1', None)
+    """
+    names = path.split("/")
+    inside = len(names) > _ATTEMPT_DEPTH and names[0] == layout.DATA
+    return "/".join(names[:_ATTEMPT_DEPTH]) if inside else None
 
 
-def _attempt_directory(path: str) -> str:
-    return "/".join(path.split("/")[:_ATTEMPT_DEPTH])
+def is_in_attempt(directory: str) -> bool:
+    """Whether a directory is an attempt's, or lies in one.
+
+    >>> is_in_attempt("shuffle/7/0/3/1"), is_in_attempt("shuffle/7/0/3")
+    (True, False)
+    """
+    return directory.count("/") >= _ATTEMPT_DEPTH - 1
 
 
 def read_index(store: Store, id: AttemptId) -> MapTaskIndex | None:

@@ -7,18 +7,23 @@ be read. Outcomes are kept for ever: they are what refuses a driver that wakes u
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ffq_spark.errors import BadOption, CorruptRecord, FfqError
 from ffq_spark.exchange import attempts, batches, consumers, leases, retention
 from ffq_spark.exchange.ledger import Ledger
-from ffq_spark.exchange.unrecorded import stale_by_ffq, stale_without_records
+from ffq_spark.exchange.removal import GcReport, OnRemoved, Removal
+from ffq_spark.exchange.settled import Settled
+from ffq_spark.exchange.unrecorded import map_tasks, stale_by_ffq, stale_without_records
 from ffq_spark.format import layout
 from ffq_spark.format.ids import now_ms, query_time_ms
 from ffq_spark.format.records import Outcome, OutcomeRecord, QueryRecord, StepBody, StepRecord
-from ffq_spark.store import Store
+from ffq_spark.store import Directory, Store
 
 RULES = ("registered", "ffq")
 DEFAULT_TTL_SECONDS = 24 * 3600
@@ -26,27 +31,15 @@ _EARLIEST_MS = 1_577_836_800_000  # 2020: no query number of ours is older
 _LEFTOVER_MS = 3600 * 1000
 
 
-@dataclass
-class GcReport:
-    """What was removed, or would be; what could not be read is listed and left alone."""
-
-    dry_run: bool
-    attempts: list[str] = field(default_factory=list)
-    fenced: list[int] = field(default_factory=list)
-    expired: list[int] = field(default_factory=list)
-    files: int = 0
-    bytes: int = 0
-    leftovers: int = 0
-    problems: list[str] = field(default_factory=list)
-
-
 def inactive_queries(store: Store, now: int | None = None) -> dict[int, str]:
     """Queries that are no longer active, and why: their outcome, or `lease gone`."""
     moment = now_ms() if now is None else now
     found: dict[int, str] = {}
-    for query, ended in _queries(store).items():
+    opened, ended = _queries(store)
+    over = frozenset(ended)
+    for query in opened:
         try:
-            if ended:
+            if query in over:
                 outcome = Ledger(store).outcome(query)
                 found[query] = outcome.outcome.value if outcome else "unknown"
             elif not leases.is_active(store, _record(store, query), moment):
@@ -64,14 +57,19 @@ def collect(
     rule: str = "registered",
     retention_ms: int | None = None,
     now: int | None = None,
+    on_removed: OnRemoved | None = None,
 ) -> GcReport:
-    """Remove stale attempts past the TTL, lost queries, expired steps and abandoned files."""
+    """Remove stale attempts past the TTL, lost queries, expired steps and abandoned files.
+
+    `on_removed` is called with every attempt directory that is gone, or would go.
+    """
     if rule not in RULES:
         raise BadOption(f"rule={rule!r} is none of {', '.join(RULES)}", option="rule")
     if ttl_ms < 0 or (retention_ms or 0) < 0:
         raise BadOption("a time to live cannot be negative", option="ttl")
     report = GcReport(dry_run)
-    sweep = _Sweep(store, ttl_ms, now_ms() if now is None else now, report)
+    removal = Removal(store, report, on_removed)
+    sweep = _Sweep(store, ttl_ms, now_ms() if now is None else now, report, removal)
     stored = attempts.numbers(store, layout.DATA)
     if _has_records(store):
         if rule == "ffq":
@@ -80,15 +78,13 @@ def collect(
         sweep.run(stored, retention_ms)
     else:
         # Only what was there before the format's record was not: a new exchange is none of these.
-        choose = stale_by_ffq if rule == "ffq" else stale_without_records
-        for id in choose(store, stored, ttl_ms, sweep.now, report.problems):
-            sweep.remove(store.walk(id.directory), [id.directory])
+        sweep.run_without_records(stored, rule)
     return report
 
 
 def _has_records(store: Store) -> bool:
     # The format's record precedes all others, so it is looked for after them.
-    opened = _queries(store)
+    opened, _ = _queries(store)
     path = store.url(layout.FORMAT)
     format = Ledger(store).format()
     if format is not None:
@@ -101,27 +97,45 @@ def _has_records(store: Store) -> bool:
 class _Sweep:
     """One pass over a root."""
 
-    def __init__(self, store: Store, ttl_ms: int, now: int, report: GcReport) -> None:
+    def __init__(
+        self, store: Store, ttl_ms: int, now: int, report: GcReport, removal: Removal
+    ) -> None:
         self._store = store
         self._ledger = Ledger(store)
         self._ttl_ms = ttl_ms
         self._report = report
-        self._manifests: dict[int, int] = {}
-        self.now = now
+        self._removal = removal
+        self._settled = Settled(store, now)
+        self._now = now
 
     def run(self, stored: Sequence[int], retention_ms: int | None) -> None:
         """Everything there is to do where there are records."""
-        self._manifests = _manifests(self._store)
+        manifests = _manifests(self._store)
         # Records precede data, so they are listed after it: what was just begun is no orphan.
-        opened = _queries(self._store)
-        unfinished = {query for query, ended in opened.items() if not ended}
-        for query in sorted({*stored, *self._manifests, *unfinished}):
+        opened, ended = _queries(self._store)
+        unfinished = np.setdiff1d(_array(opened), _array(ended))
+        touched = np.union1d(np.union1d(_array(stored), _array(manifests)), unfinished)
+        touched = np.setdiff1d(touched, self._settled.queries())
+        known = np.isin(touched, _array(opened)) | np.isin(touched, _array(ended))
+        for number, is_known in zip(touched, known, strict=True):
+            query = int(number)
             with self._reported(f"query {query}"):
-                self._sweep(query, known=query in opened)
+                self._sweep(query, known=bool(is_known))
         if retention_ms is not None:
             with self._reported("the log"):
-                self._expire(self.now - retention_ms)
+                self._expire(self._now - retention_ms)
+        if not self._report.dry_run:
+            with self._reported("what needs no look soon"):
+                self._settled.save(stored)
         self._leftovers()
+
+    def run_without_records(self, stored: Sequence[int], rule: str) -> None:
+        """The attempts that others have replaced, one map task after the other."""
+        choose = stale_by_ffq if rule == "ffq" else stale_without_records
+        for task in map_tasks(self._store, stored):
+            with self._reported("map task {2} of query {0}, stage {1}".format(*task)):
+                stale = choose(self._store, task, self._ttl_ms, self._now, self._report)
+                self._removal.remove(d for id in stale for d in self._store.tree(id.directory))
 
     @contextmanager
     def _reported(self, subject: str) -> Iterator[None]:
@@ -129,7 +143,7 @@ class _Sweep:
         try:
             yield
         except (FfqError, OSError) as error:
-            self._report.problems.append(f"{subject}: {error}")
+            self._report.add_problem(f"{subject}: {error}")
 
     def _sweep(self, query: int, *, known: bool) -> None:
         if not known:
@@ -145,11 +159,11 @@ class _Sweep:
 
     def _fence(self, query: int) -> OutcomeRecord | None:
         record = _record(self._store, query)
-        if leases.is_active(self._store, record, self.now):
+        if leases.is_active(self._store, record, self._now):
             return None
         if self._report.dry_run:
             self._report.fenced.append(query)
-            return OutcomeRecord(query, Outcome.LOST, self.now, "")
+            return OutcomeRecord(query, Outcome.LOST, self._now, "")
         message = f"the lease of {record.initiator} is gone"
         outcome = self._ledger.end(query, Outcome.LOST, message, code="FFQ_LOST")
         # A commit that came first still needs its marker: it may not be published yet.
@@ -161,31 +175,36 @@ class _Sweep:
     def _stale(self, outcome: OutcomeRecord) -> None:
         if outcome.step is None or not self._is_old(outcome.at_ms):
             return
-        if _is_superseded(self._store, outcome.query, outcome.step):
+        winner = _winner(self._store, outcome.query, outcome.step)
+        if winner not in (None, outcome.query):
             self._remove_query(outcome.query)
-        else:
-            _, others = attempts.split_registered(self._store, outcome.step)
-            self.remove(others, attempts.directories(others))
+            return
+        before = self._report.files
+        is_registered = attempts.registered_in(outcome.step)
+        directory = f"{layout.DATA}/{outcome.query}"
+        self._removal.remove(self._store.tree(directory, skip=is_registered))
+        if winner is not None and self._report.files == before:
+            self._settled.add(outcome.query, outcome.at_ms)
 
     def _orphan(self, query: int) -> None:
         """Data of a query that nobody opened: its record precedes all that it writes."""
         made = query_time_ms(query)
-        if not _EARLIEST_MS < made <= self.now:
+        if not _EARLIEST_MS < made <= self._now:
             path = self._store.url(f"{layout.DATA}/{query}")
-            self._report.problems.append(f"query {query}: not written by this product ({path})")
+            self._report.add_problem(f"query {query}: not written by this product ({path})")
         elif self._is_old(made):
             self._remove_query(query)
 
     def _is_old(self, moment: int) -> bool:
-        return moment + self._ttl_ms <= self.now
+        return moment + self._ttl_ms <= self._now
 
     def _remove_query(self, query: int) -> None:
         """All that a query without a step has left."""
-        directory = f"{layout.DATA}/{query}"
-        files = self._store.walk(directory)
-        if query in self._manifests:
-            files.append((layout.manifest(query), self._manifests[query]))
-        self.remove(files, [directory])
+        self._removal.remove(self._store.tree(f"{layout.DATA}/{query}"))
+        manifest = layout.manifest(query)
+        data = self._store.read_optional(manifest)
+        if data is not None:
+            self._removal.remove_file(manifest, len(data))
 
     def _expire(self, before: int) -> None:
         steps = self._expirable(before)
@@ -197,10 +216,9 @@ class _Sweep:
             marked = {step.step for step in steps}
             steps = [step for step in self._expirable(before) if step.step in marked]
         for step in steps:
-            registered, _ = attempts.split_registered(self._store, step.body)
-            self.remove(registered, attempts.directories(registered))
+            self._removal.remove(self._registered(step.body))
             # The manifest goes last: while it is there, the next collector finishes this work.
-            self.remove([(step.body.manifest, step.body.manifest_bytes)], [])
+            self._removal.remove_file(step.body.manifest, step.body.manifest_bytes)
             self._report.expired.append(step.step)
 
     def _expirable(self, before: int) -> list[StepRecord]:
@@ -209,17 +227,20 @@ class _Sweep:
         steps = retention.expirable_steps(self._store, before)
         return [step for step in steps if first is None or step.step < first]
 
-    def remove(self, files: Sequence[tuple[str, int]], directories: Sequence[str]) -> None:
-        """Delete files, and what a file system keeps of their directories."""
-        self._report.attempts += attempts.directories(files)
-        self._report.files += len(files)
-        self._report.bytes += sum(size for _, size in files)
-        if not self._report.dry_run:
-            self._store.delete_trees(directories, [path for path, _ in files])
+    def _registered(self, body: StepBody) -> Iterator[Directory]:
+        """The attempts that a step names, and the directories they lie in."""
+        is_registered = attempts.registered_in(body)
+
+        def is_stale(directory: str) -> bool:
+            return attempts.is_in_attempt(directory) and not is_registered(directory)
+
+        for directory in self._store.tree(f"{layout.DATA}/{body.query}", skip=is_stale):
+            own = is_registered(directory.path)
+            yield directory if own else Directory(directory.path, [])
 
     def _leftovers(self) -> None:
         """Temporary files and uploads that were never finished, leases of the dead."""
-        before = self.now - max(self._ttl_ms, _LEFTOVER_MS)
+        before = self._now - max(self._ttl_ms, _LEFTOVER_MS)
         dry_run = self._report.dry_run
         with self._reported("leftovers"):
             self._report.leftovers += self._store.remove_leftovers(before, dry_run=dry_run)
@@ -233,28 +254,33 @@ class _Sweep:
                         leases.release(self._store, initiator)
 
 
-def _is_superseded(store: Store, query: int, body: StepBody) -> bool:
-    """Whether another run of its stream's batch became the step."""
+def _winner(store: Store, query: int, body: StepBody) -> int | None:
+    """The query whose run of a stream's batch became the step; None while that is open."""
     if body.stream is None:
-        return False
+        return query
     winner = batches.read(store, body.stream.stream, body.stream.epoch, body.stream.batch)
-    return winner is not None and winner.query != query
+    return None if winner is None else winner.query
 
 
-def _queries(store: Store) -> dict[int, bool]:
-    """Every query that was opened, and whether it has ended."""
-    names = {entry.name for entry in store.list(layout.QUERIES)}
-    numbers = (layout.parse_number(name.removesuffix(".json")) for name in names)
-    return {number: f"{number}.outcome.json" in names for number in numbers if number is not None}
+def _queries(store: Store) -> tuple[Sequence[int], Sequence[int]]:
+    """The queries that were opened, and those that have ended."""
+    opened, ended = array("Q"), array("Q")
+    for entry in store.scan(layout.QUERIES):
+        name, _, kind = entry.name.removesuffix(".json").partition(".")
+        number = layout.parse_number(name)
+        if number is not None and number <= layout.MAX_ID and kind in ("", "outcome"):
+            (ended if kind else opened).append(number)
+    return attempts.compact(opened), attempts.compact(ended)
 
 
-def _manifests(store: Store) -> dict[int, int]:
-    """Query to the size of its manifest."""
-    sizes = {
-        entry.name.removesuffix(".arrow"): entry.size for entry in store.list(layout.MANIFESTS)
-    }
-    numbers = {layout.parse_number(name): size for name, size in sizes.items()}
-    return {number: size for number, size in numbers.items() if number is not None}
+def _manifests(store: Store) -> Sequence[int]:
+    """The queries that have a manifest."""
+    names = (entry.name.removesuffix(".arrow") for entry in store.scan(layout.MANIFESTS))
+    return attempts.compact(layout.parse_number(name) for name in names)
+
+
+def _array(queries: Sequence[int]) -> NDArray[np.uint64]:
+    return np.array(queries, np.uint64)
 
 
 def _record(store: Store, query: int) -> QueryRecord:

@@ -16,12 +16,13 @@ from ffq_spark.exchange import pause as pausing
 from ffq_spark.exchange.agreement import column
 from ffq_spark.exchange.attempt_states import AttemptState, attempt_states
 from ffq_spark.exchange.cancel import USER_CANCELED, request_cancel
-from ffq_spark.exchange.cleanup import DEFAULT_TTL_SECONDS, GcReport, collect, inactive_queries
+from ffq_spark.exchange.cleanup import DEFAULT_TTL_SECONDS, collect, inactive_queries
 from ffq_spark.exchange.consolidation import check_consolidates, read_rows
 from ffq_spark.exchange.consumers import ConsumerRecord, HoldRecord
 from ffq_spark.exchange.keys import key_predicates, matching_rows
 from ffq_spark.exchange.ledger import Ledger
 from ffq_spark.exchange.reader import METADATA_FIELDS, fetch_part
+from ffq_spark.exchange.removal import GcReport, OnRemoved
 from ffq_spark.exchange.resolution import Resolved
 from ffq_spark.exchange.snapshot import (
     Snapshot,
@@ -220,10 +221,12 @@ class Exchange:
         dry_run: bool = False,
         rule: str = "registered",
         retention: float | None = None,
+        on_removed: OnRemoved | None = None,
     ) -> GcReport:
         """Remove what no reader can need: stale attempts older than `ttl` seconds, lost queries.
 
         `retention` seconds after it was replaced, a version's data goes too; the newest two stay.
+        The report counts; `on_removed` is called with the name of every attempt directory.
         """
         return collect(
             self._store,
@@ -231,6 +234,7 @@ class Exchange:
             dry_run=dry_run,
             rule=rule,
             retention_ms=None if retention is None else _milliseconds(retention, "retention"),
+            on_removed=on_removed,
         )
 
     def hold(self, step: int, name: str) -> HoldRecord:

@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ffq_spark.errors import CorruptIndex
-from ffq_spark.format.layout import MAX_ATTEMPT, AttemptId
+from ffq_spark.format.layout import MAX_ATTEMPT, MAX_ID, AttemptId
 
 _MAGIC = b"FFQI"
 _VERSION = 1
 _HEADER = struct.Struct("<4sII")
 _CODECS = ("none", "lz4", "zstd")
-_MAX_ID = (1 << 64) - 1
 _MAX_COUNT = (1 << 63) - 1
 _MAX_REDUCE = (1 << 31) - 1
 
@@ -110,12 +109,12 @@ class MapTaskIndex:
             document = json.loads(body)
             index = cls(
                 id=AttemptId(
-                    _count(document, "query_id", limit=_MAX_ID),
-                    _count(document, "stage_id", limit=_MAX_ID),
-                    _count(document, "map_task", limit=_MAX_ID),
+                    _count(document, "query_id", limit=MAX_ID),
+                    _count(document, "stage_id", limit=MAX_ID),
+                    _count(document, "map_task", limit=MAX_ID),
                     _count(document, "attempt", limit=MAX_ATTEMPT),
                 ),
-                created_at_ms=_count(document, "created_at_ms", 0, limit=_MAX_ID),
+                created_at_ms=_count(document, "created_at_ms", 0, limit=MAX_ID),
                 entries=tuple(_parse_entry(item) for item in document["partitions"]),
             )
         except KeyError as error:

@@ -24,12 +24,14 @@ HOLDS = f"{RECORDS}/holds"
 PAUSE = f"{RECORDS}/pause/asked.json"
 PAUSE_STEP = f"{RECORDS}/pause/step.json"
 PROBES = f"{RECORDS}/probes"
+SETTLED = f"{RECORDS}/cleanup/settled.arrow"
 
 INDEX_JSON = "index.json"
 INDEX_BIN = "index.bin"
 PACKED = "parts.ipc"
 
 MAX_ATTEMPT = (1 << 32) - 1
+MAX_ID = (1 << 64) - 1
 
 _NUMBER = re.compile(r"0|[1-9][0-9]*")
 _PART = re.compile(r"part-(0|[1-9][0-9]*)\.ipc")

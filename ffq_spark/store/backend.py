@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+Skip = Callable[[str], bool]
+"""Whether a directory is left out; one that is must be left out at any depth below, too."""
 
 
 @dataclass(frozen=True)
@@ -14,6 +17,13 @@ class Entry:
     name: str
     is_dir: bool
     size: int
+
+
+class Directory(NamedTuple):
+    """A directory and the files that lie in it itself: their paths and sizes."""
+
+    path: str
+    files: list[tuple[str, int]]
 
 
 class Backend(Protocol):
@@ -40,14 +50,17 @@ class Backend(Protocol):
     def delete_many(self, paths: Sequence[str]) -> None:
         """Delete files, as many in one request as the store takes."""
 
-    def delete_directory(self, path: str) -> None:
-        """Delete what a directory is beside its files; nothing on an object store."""
+    def delete_directories(self, paths: Iterable[str]) -> None:
+        """Delete directories that are empty; nothing on an object store."""
 
-    def walk(self, path: str) -> list[tuple[str, int]]:
-        """All files below a directory with their sizes, relative to the root."""
+    def tree(self, path: str, skip: Skip) -> Iterator[Directory]:
+        """All directories below one and itself, children first, a few at a time.
 
-    def remove_leftovers(self, path: str, before_ms: int, dry_run: bool) -> int:
+        An object store may give a directory in several pieces, and has none without files.
+        """
+
+    def remove_leftovers(self, before_ms: int, dry_run: bool) -> int:
         """Remove temporary files and unfinished uploads older than a moment; how many."""
 
-    def list(self, path: str) -> list[Entry]:
-        """The children of a directory; none if it does not exist."""
+    def scan(self, path: str) -> Iterator[Entry]:
+        """The children of a directory in any order, a few at a time; none if there is none."""

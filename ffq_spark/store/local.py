@@ -6,10 +6,10 @@ import contextlib
 import io
 import os
 import secrets
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 
-from ffq_spark.store.backend import Entry
+from ffq_spark.format.layout import RECORDS
+from ffq_spark.store.backend import Directory, Entry, Skip
 
 
 class LocalBackend:
@@ -19,9 +19,10 @@ class LocalBackend:
 
     def __init__(self, root: str) -> None:
         self._root = os.path.abspath(root)
+        self._inside = os.path.join(self._root, "")
 
     def url(self, path: str) -> str:
-        return os.path.join(self._root, path) if path else self._root
+        return self._inside + path if path else self._root
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         with open(self.url(path), "rb", buffering=0) as file:
@@ -64,46 +65,60 @@ class LocalBackend:
             os.unlink(self.url(path))
 
     def delete_many(self, paths: Sequence[str]) -> None:
+        # A context manager costs as much as a system call, and there may be a million.
         for path in paths:
-            self.delete(path)
+            try:
+                os.unlink(self._inside + path)
+            except FileNotFoundError:
+                continue
 
-    def delete_directory(self, path: str) -> None:
-        shutil.rmtree(self.url(path), ignore_errors=True)
-        # Empty parents go too, up to the data's own folder.
-        parent = os.path.dirname(path)
-        with contextlib.suppress(OSError):
-            while "/" in parent:
-                os.rmdir(self.url(parent))
-                parent = os.path.dirname(parent)
+    def delete_directories(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            try:
+                os.rmdir(self._inside + path)
+            except OSError:
+                # Not empty: something in it is kept, or has just come.
+                continue
 
-    def walk(self, path: str) -> list[tuple[str, int]]:
-        found = []
-        for directory, _, names in os.walk(self.url(path)):
-            for name in names:
-                full = os.path.join(directory, name)
-                with contextlib.suppress(FileNotFoundError):
-                    found.append((os.path.relpath(full, self._root), os.stat(full).st_size))
-        return found
-
-    def remove_leftovers(self, path: str, before_ms: int, dry_run: bool) -> int:
-        count = 0
-        for directory, _, names in os.walk(self.url(path)):
-            for name in names:
-                full = os.path.join(directory, name)
-                with contextlib.suppress(FileNotFoundError):
-                    old = os.stat(full).st_mtime_ns // 1_000_000 < before_ms
-                    if old and name.startswith(".") and name.endswith(".tmp"):
-                        count += 1
-                        if not dry_run:
-                            os.unlink(full)
-        return count
-
-    def list(self, path: str) -> list[Entry]:
+    def tree(self, path: str, skip: Skip) -> Iterator[Directory]:
+        files: list[tuple[str, int]] = []
         try:
             with os.scandir(self.url(path)) as children:
-                return list(_entries(children))
+                for child in children:
+                    inner = f"{path}/{child.name}" if path else child.name
+                    if child.is_dir(follow_symlinks=False):
+                        if not skip(inner):
+                            yield from self.tree(inner, skip)
+                    # A link to a directory leads to what somebody keeps elsewhere.
+                    elif not (child.is_symlink() and child.is_dir()):
+                        try:
+                            files.append((inner, child.stat(follow_symlinks=False).st_size))
+                        except FileNotFoundError:
+                            continue
         except (FileNotFoundError, NotADirectoryError):
-            return []
+            return
+        yield Directory(path, files)
+
+    def remove_leftovers(self, before_ms: int, dry_run: bool) -> int:
+        count = 0
+        # Only records are written aside first; data may be a million files.
+        for directory, _, names in os.walk(self.url(RECORDS)):
+            for name in names:
+                if name.startswith(".") and name.endswith(".tmp"):
+                    full = os.path.join(directory, name)
+                    with contextlib.suppress(FileNotFoundError):
+                        if os.stat(full).st_mtime_ns // 1_000_000 < before_ms:
+                            count += 1
+                            if not dry_run:
+                                os.unlink(full)
+        return count
+
+    def scan(self, path: str) -> Iterator[Entry]:
+        try:
+            with os.scandir(self.url(path)) as children:
+                yield from _entries(children)
+        except (FileNotFoundError, NotADirectoryError):
+            return
 
 
 def _open_new(target: str) -> io.FileIO:

@@ -6,13 +6,13 @@ import contextlib
 import itertools
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import fsspec
 
 from ffq_spark.errors import BadOption
-from ffq_spark.store.backend import Entry
+from ffq_spark.store.backend import Directory, Entry, Skip
 from ffq_spark.store.multipart import PART_BYTES, blocks
 from ffq_spark.store.redaction import scrub
 from ffq_spark.store.retry import CutShort, Policy, error_code
@@ -22,6 +22,9 @@ from ffq_spark.store.retry import CutShort, Policy, error_code
 _CONDITIONAL_PUT = frozenset({"s3", "gs", "gcs", "abfs", "az", "memory"})
 # Clients that retry by themselves; only what they let through is tried once more.
 _RETRYING = frozenset({"gs", "gcs", "abfs", "az"})
+BULK = 1000
+"""So many files are listed or deleted by one request."""
+_MAP_TASK_SLASHES = 3  # shuffle/<query>/<stage>/<map task>
 BLOCKS_AT_ONCE = 2
 """A file of so many blocks is written in one request, a larger one in parts."""
 # fsspec's memory looks before it writes; all its users are threads of this process.
@@ -153,35 +156,49 @@ class RemoteBackend:
         for path in paths:
             self.delete(path)
 
-    def delete_directory(self, path: str) -> None:
+    def delete_directories(self, paths: Iterable[str]) -> None:
         pass
 
-    def walk(self, path: str) -> list[tuple[str, int]]:
+    def tree(self, path: str, skip: Skip) -> Iterator[Directory]:
+        files = self._files(path)
+        for directory, group in itertools.groupby(files, lambda file: file[0].rpartition("/")[0]):
+            if not skip(directory):
+                # An attempt may have as many files as there are partitions.
+                while piece := list(itertools.islice(group, BULK)):
+                    yield Directory(directory, piece)
+
+    def _files(self, path: str) -> Iterator[tuple[str, int]]:
+        """All files below a directory; the client lists those of a map task all at once."""
+        if path.count("/") < _MAP_TASK_SLASHES:
+            for entry in self.scan(path):
+                inner = f"{path}/{entry.name}" if path else entry.name
+                if entry.is_dir:
+                    yield from self._files(inner)
+                else:
+                    yield inner, entry.size
+            return
         found = self._policy.run(lambda: self._fs.find(self._path(path), detail=True))
         root = self._root.strip("/")
-        return [
-            (name.strip("/").removeprefix(root).strip("/"), int(info.get("size") or 0))
-            for name, info in found.items()
-            if info["type"] != "directory"
-        ]
+        for name, info in sorted(found.items()):
+            file = name.strip("/").removeprefix(root).strip("/")
+            # Some clients take a directory that is missing for the beginning of other names.
+            if info["type"] != "directory" and file.startswith(f"{path}/"):
+                yield file, int(info.get("size") or 0)
 
-    def remove_leftovers(self, path: str, before_ms: int, dry_run: bool) -> int:
+    def remove_leftovers(self, before_ms: int, dry_run: bool) -> int:
         return 0
 
-    def list(self, path: str) -> list[Entry]:
+    def scan(self, path: str) -> Iterator[Entry]:
         try:
             found = self._policy.run(lambda: self._fs.ls(self._path(path), detail=True))
         except (FileNotFoundError, NotADirectoryError):
-            return []
+            return
         directory = self._path(path).strip("/")
-        entries = []
         for info in found:
             full = info["name"].strip("/")
-            if full == directory:
-                continue
-            name = full.rsplit("/", 1)[-1]
-            entries.append(Entry(name, info["type"] == "directory", int(info.get("size") or 0)))
-        return entries
+            if full != directory:
+                name = full.rsplit("/", 1)[-1]
+                yield Entry(name, info["type"] == "directory", int(info.get("size") or 0))
 
 
 _TAKEN = ("PreconditionFailed", "412")

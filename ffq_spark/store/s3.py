@@ -12,12 +12,12 @@ from typing import Any
 from fsspec.asyn import sync
 
 from ffq_spark.errors import BadOption
+from ffq_spark.format.layout import DATA, RECORDS
 from ffq_spark.store.backend import Entry
 from ffq_spark.store.multipart import upload
-from ffq_spark.store.remote import RemoteBackend
+from ffq_spark.store.remote import BULK, RemoteBackend
 from ffq_spark.store.retry import CutShort
 
-_BULK = 1000
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 
 
@@ -68,8 +68,8 @@ class S3Backend(RemoteBackend):
             self._call("delete_object", **self._place(path))
 
     def delete_many(self, paths: Sequence[str]) -> None:
-        for start in range(0, len(paths), _BULK):
-            self._policy.run(partial(self._delete_bulk, paths[start : start + _BULK]))
+        for start in range(0, len(paths), BULK):
+            self._policy.run(partial(self._delete_bulk, paths[start : start + BULK]))
 
     def _delete_bulk(self, paths: Sequence[str]) -> None:
         places = [self._place(path) for path in paths]
@@ -78,14 +78,12 @@ class S3Backend(RemoteBackend):
         if failed := answer.get("Errors"):
             raise _NotDeleted(failed, len(paths))
 
-    def walk(self, path: str) -> list[tuple[str, int]]:
+    def _files(self, path: str) -> Iterator[tuple[str, int]]:
         inside = f"{path}/" if path else ""
-        return [
-            (inside + file["Key"][len(prefix) :], int(file["Size"]))
-            for prefix, page in self._pages(path)
-            for file in page.get("Contents", ())
-            if not file["Key"].endswith("/")
-        ]
+        for prefix, page in self._pages(path):
+            for file in page.get("Contents", ()):
+                if not file["Key"].endswith("/"):
+                    yield inside + file["Key"][len(prefix) :], int(file["Size"])
 
     def _pages(self, path: str, **request: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """A listing page by page, each with the prefix of all its names."""
@@ -103,17 +101,21 @@ class S3Backend(RemoteBackend):
                 return
             request["ContinuationToken"] = page["NextContinuationToken"]
 
-    def remove_leftovers(self, path: str, before_ms: int, dry_run: bool) -> int:
-        place = self._place(path)
-        old = [
-            {"Key": upload["Key"], "UploadId": upload["UploadId"]}
-            for upload in self._uploads(place["Bucket"], f"{place['Key']}/")
-            if upload["Initiated"].timestamp() * 1000 < before_ms
-        ]
-        for one in [] if dry_run else old:
-            with contextlib.suppress(FileNotFoundError):
-                self._call("abort_multipart_upload", Bucket=place["Bucket"], **one)
-        return len(old)
+    def remove_leftovers(self, before_ms: int, dry_run: bool) -> int:
+        # Never beside them: the root may be shared with others' files.
+        return sum(self._abort_uploads(path, before_ms, dry_run) for path in (DATA, RECORDS))
+
+    def _abort_uploads(self, path: str, before_ms: int, dry_run: bool) -> int:
+        place, count = self._place(path), 0
+        for old in self._uploads(place["Bucket"], f"{place['Key']}/"):
+            if old["Initiated"].timestamp() * 1000 >= before_ms:
+                continue
+            count += 1
+            if not dry_run:
+                one = {"Key": old["Key"], "UploadId": old["UploadId"]}
+                with contextlib.suppress(FileNotFoundError):
+                    self._call("abort_multipart_upload", Bucket=place["Bucket"], **one)
+        return count
 
     def _uploads(self, bucket: str, prefix: str) -> Iterator[Any]:
         """All unfinished multipart uploads, page by page."""
@@ -126,15 +128,14 @@ class S3Backend(RemoteBackend):
                 return
             page["UploadIdMarker"] = answer.get("NextUploadIdMarker", "")
 
-    def list(self, path: str) -> list[Entry]:
-        entries = []
+    def scan(self, path: str) -> Iterator[Entry]:
         for prefix, page in self._pages(path, delimiter="/"):
             for folder in page.get("CommonPrefixes", ()):
-                entries.append(Entry(folder["Prefix"][len(prefix) : -1], True, 0))
+                yield Entry(folder["Prefix"][len(prefix) : -1], True, 0)
             for file in page.get("Contents", ()):
-                entries.append(Entry(file["Key"][len(prefix) :], False, int(file["Size"])))
-        # Some tools mark a folder by an empty object of its name.
-        return [entry for entry in entries if entry.name]
+                # Some tools mark a folder by an empty object of its name.
+                if name := file["Key"][len(prefix) :]:
+                    yield Entry(name, False, int(file["Size"]))
 
 
 class _NotDeleted(OSError):

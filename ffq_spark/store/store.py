@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ffq_spark.errors import FfqError, StoreFailed, StoreUnsafe
 from ffq_spark.format import layout
-from ffq_spark.store.backend import Backend, Entry
+from ffq_spark.store.backend import Backend, Directory, Entry, Skip
 from ffq_spark.store.credits import Credits
 from ffq_spark.store.local import LocalBackend
 from ffq_spark.store.location import open_backend
@@ -30,7 +30,7 @@ from ffq_spark.store.redaction import scrub
 from ffq_spark.store.retry import GaveUp
 from ffq_spark.store.uploads import ParallelUploads, SerialUploads
 
-__all__ = ["Entry", "Store"]
+__all__ = ["Directory", "Entry", "Store"]
 
 UNSAFE = "unsafe"
 _READERS = 16
@@ -213,42 +213,49 @@ class Store:
         except Exception as error:
             raise self._failed("delete", paths[0] if paths else "", error) from self._cause(error)
 
-    def delete_trees(self, directories: Sequence[str], files: Sequence[str]) -> None:
-        """Delete directories whose files are known: the files in bulk, then the rest."""
-        self.delete_many(files)
-        for path in directories:
-            try:
-                self._backend.delete_directory(path)
-            except Exception as error:
-                raise self._failed("delete", path, error) from self._cause(error)
+    def delete_directories(self, paths: Sequence[str]) -> None:
+        """Delete directories that have become empty, children first; others stay."""
+        try:
+            self._backend.delete_directories(paths)
+        except Exception as error:
+            raise self._failed("delete", paths[0] if paths else "", error) from self._cause(error)
+
+    def tree(self, path: str, skip: Skip = lambda _: False) -> Iterator[Directory]:
+        """All directories below one and itself, children first, as they are met.
+
+        Memory does not grow with their number, and each may be deleted once it was given.
+
+        >>> store = Store("memory://doc-tree")
+        >>> store.write("d/1/x", [b"rows"])
+        >>> list(store.tree("d"))
+        [Directory(path='d/1', files=[('d/1/x', 4)])]
+        """
+        try:
+            yield from self._backend.tree(path, skip)
+        except Exception as error:
+            raise self._failed("list", path, error) from self._cause(error)
 
     def walk(self, path: str) -> list[tuple[str, int]]:
         """All files below a directory, with their sizes."""
-        try:
-            found = self._backend.walk(path)
-            # Some clients take a directory that is missing for the beginning of other names.
-            inside = f"{path}/" if path else ""
-            return sorted((file, size) for file, size in found if file.startswith(inside))
-        except Exception as error:
-            raise self._failed("list", path, error) from self._cause(error)
+        return sorted(file for directory in self.tree(path) for file in directory.files)
 
     def remove_leftovers(self, before_ms: int, *, dry_run: bool) -> int:
         """Remove temporary files and unfinished uploads older than a moment; how many."""
-        count = 0
-        # Never beside them: the root may be shared with others' files.
-        for path in (layout.DATA, layout.RECORDS):
-            try:
-                count += self._backend.remove_leftovers(path, before_ms, dry_run)
-            except Exception as error:
-                raise self._failed("list", path, error) from self._cause(error)
-        return count
+        try:
+            return self._backend.remove_leftovers(before_ms, dry_run)
+        except Exception as error:
+            raise self._failed("list", "", error) from self._cause(error)
+
+    def scan(self, path: str) -> Iterator[Entry]:
+        """The children of a directory as they are met, in any order; none if there is none."""
+        try:
+            yield from self._backend.scan(path)
+        except Exception as error:
+            raise self._failed("list", path, error) from self._cause(error)
 
     def list(self, path: str) -> list[Entry]:
         """The children of a directory, by name; none if it does not exist."""
-        try:
-            return sorted(self._backend.list(path), key=lambda entry: entry.name)
-        except Exception as error:
-            raise self._failed("list", path, error) from self._cause(error)
+        return sorted(self.scan(path), key=lambda entry: entry.name)
 
     def _failed(self, verb: str, path: str, error: Exception) -> StoreFailed:
         told = str(error) if isinstance(error, GaveUp) else f"{type(error).__name__}: {error}"

@@ -96,7 +96,7 @@ def test_cancel_of_what_has_ended_or_never_was_is_a_usage_error(scene: Scene) ->
 def test_gc_removes_what_is_past_the_ttl(scene: Scene) -> None:
     step, _ = scene.twins()
     report = as_json("gc", scene.exchange.root)
-    assert (report["files"], report["attempts"]) == (0, [])
+    assert (report["files"], report["attempts"]) == (0, 0)
     stale = scene.data(step.body.query, 2)
     dry = as_json("gc", scene.exchange.root, "--ttl", "0", "--dry-run")
     assert dry["dry_run"] and dry["files"] == len(stale)
@@ -105,6 +105,16 @@ def test_gc_removes_what_is_past_the_ttl(scene: Scene) -> None:
     assert report == {**dry, "dry_run": False}
     assert scene.data(step.body.query, 2) == set()
     assert scene.rows() == rows_of(step)
+
+
+def test_gc_names_every_attempt_if_asked(scene: Scene) -> None:
+    query = scene.twins()[0].body.query
+    name = f"shuffle/{query}/0/0/2"
+    flags = ["gc", scene.exchange.root, "--ttl", "0", "--list"]
+    told = [json.loads(line) for line in run(*flags, "--dry-run", "--json").stdout.splitlines()]
+    assert told[0] == {"attempt": name} and told[1]["attempts"] == 1 and len(told) == 2
+    lines = run(*flags).stdout.splitlines()
+    assert lines[0] == name and lines[1].startswith("removed ")
 
 
 def test_gc_tells_people_what_it_did_and_would_do(scene: Scene) -> None:

@@ -10,9 +10,10 @@ from conftest import Place
 
 from ffq_spark import Exchange
 from ffq_spark.exchange import leases
-from ffq_spark.exchange.cleanup import GcReport, collect
+from ffq_spark.exchange.cleanup import collect
 from ffq_spark.exchange.job import WriteJob
 from ffq_spark.exchange.ledger import AttemptOutput, Ledger
+from ffq_spark.exchange.removal import GcReport
 from ffq_spark.exchange.write import prepare
 from ffq_spark.exchange.writer import write_attempt
 from ffq_spark.format import layout

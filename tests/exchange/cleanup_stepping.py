@@ -7,10 +7,10 @@ made, and made again; each can be killed between any two, also in the middle of 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from ffq_spark.store import Entry, Store
+from ffq_spark.store import Directory, Entry, Store
 from ffq_spark.store.local import LocalBackend
 
 Files = dict[str, bytes]
@@ -74,24 +74,30 @@ class SharedFiles(LocalBackend):
         for path in paths:
             self.delete(path)
 
-    def delete_directory(self, path: str) -> None:
+    def delete_directories(self, paths: Iterable[str]) -> None:
         pass
 
-    def walk(self, path: str) -> list[tuple[str, int]]:
+    def tree(self, path: str, skip: Callable[[str], bool]) -> Iterator[Directory]:
+        """Each directory is listed when it is met: what comes or goes meanwhile may be seen."""
         self._gate(f"walk {path}")
-        return [(p, len(data)) for p, data in self._files.items() if p.startswith(f"{path}/")]
+        below = {p.rpartition("/")[0] for p in self._files if p.startswith(f"{path}/")}
+        for directory in sorted(below):
+            if not skip(directory):
+                self._gate(f"walk {directory}")
+                inside = (p for p in self._files if p.rpartition("/")[0] == directory)
+                yield Directory(directory, [(p, len(self._files[p])) for p in inside])
 
-    def remove_leftovers(self, path: str, before_ms: int, dry_run: bool) -> int:
+    def remove_leftovers(self, before_ms: int, dry_run: bool) -> int:
         return 0
 
-    def list(self, path: str) -> list[Entry]:
+    def scan(self, path: str) -> Iterator[Entry]:
         self._gate(f"list {path}")
         found: dict[str, Entry] = {}
         for full, data in self._files.items():
             if full.startswith(f"{path}/"):
                 name, slash, _ = full[len(path) + 1 :].partition("/")
                 found[name] = Entry(name, bool(slash), 0 if slash else len(data))
-        return list(found.values())
+        yield from found.values()
 
 
 def open_store(files: Files, gate: Callable[[str], None] = lambda _: None) -> Store:

@@ -34,11 +34,12 @@ def test_a_stale_attempt_goes_from_the_ttl_on_and_a_registered_one_never(scene: 
     step, outcome = scene.twins()
     query = step.body.query
     everything = scene.everything()
-    assert scene.collect(outcome.at_ms + TTL_MS - 1).attempts == []
+    assert scene.collect(outcome.at_ms + TTL_MS - 1).attempts == 0
     assert scene.everything() == everything
     stale = scene.data(query, 2)
-    report = scene.collect(outcome.at_ms + TTL_MS)
-    assert report.attempts == [f"shuffle/{query}/0/0/2"]
+    names: list[str] = []
+    report = scene.collect(outcome.at_ms + TTL_MS, on_removed=names.append)
+    assert names == [f"shuffle/{query}/0/0/2"] and report.attempts == 1
     assert (report.files, report.bytes) == (
         len(stale),
         sum(size for path, size in everything if path in stale),
@@ -89,7 +90,7 @@ def test_nothing_of_a_live_query_goes_even_with_ttl_0(scene: Scene, lease_second
     life = lease_seconds * 1000 or leases.UNLEASED_MS
     everything = scene.everything()
     report = scene.collect(query.created_at_ms + life - 1, ttl_ms=0)
-    assert (report.attempts, report.fenced, report.problems) == ([], [], [])
+    assert (report.attempts, report.fenced, report.problems) == (0, [], [])
     assert scene.everything() == everything
     step = scene.commit(query, output)
     assert scene.rows() == rows_of(step)
@@ -167,9 +168,10 @@ def test_data_without_a_query_record_goes_past_the_ttl_if_its_number_is_ours(sce
     made = orphan >> 21
     scene.collect(made + TTL_MS - 1)
     assert scene.data(orphan) != set()
-    report = scene.collect(made + TTL_MS)
+    names: list[str] = []
+    report = scene.collect(made + TTL_MS, on_removed=names.append)
     assert scene.data(orphan) == set() and scene.data(foreign) != set()
-    assert report.attempts == [f"shuffle/{orphan}/0/0/1"]
+    assert names == [f"shuffle/{orphan}/0/0/1"] and report.attempts == 1
     (problem,) = report.problems
     assert f"query {foreign}" in problem
     assert scene.rows() == rows_of(kept)
@@ -192,7 +194,7 @@ def test_a_dry_run_removes_nothing_and_reports_the_same(scene: Scene) -> None:
     assert scene.everything() == everything and scene.ledger.outcome(lost.query) is None
     real = scene.collect(later, retention_ms=0)
     assert dry.dry_run and vars(real) | {"dry_run": True} == vars(dry)
-    assert real.fenced and real.expired and len(real.attempts) >= 4 and real.leftovers
+    assert real.fenced and real.expired and real.attempts >= 4 and real.leftovers
     gone = everything - scene.everything()
     assert len(gone) == real.files + real.leftovers
     assert sum(size for path, size in gone if layout.LEASES not in path) == real.bytes

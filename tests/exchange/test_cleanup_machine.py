@@ -50,7 +50,8 @@ COLLECTOR_STOPS = st.sampled_from(["create _ffq/queries", "list _ffq/queries", "
 RIVAL_STOPS = st.sampled_from(["create _ffq/queries", "create _ffq/steps", "delete", "never"])
 LEASE_SECONDS = 1
 START = 1_800_000_000_000
-LONG = 3 * leases.UNLEASED_MS
+# Longer than twice the age of any query: what was settled is looked at again.
+LONG = 1000 * leases.UNLEASED_MS
 _ALLOWED = (Killed, Fenced, QueryEnded)
 
 has_queries = precondition(lambda self: self.opened)

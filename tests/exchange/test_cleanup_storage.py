@@ -16,7 +16,7 @@ from conftest import Place
 from faults.fault_processes import at_once
 
 from ffq_spark.errors import StoreFailed
-from ffq_spark.exchange.cleanup import GcReport
+from ffq_spark.exchange.removal import GcReport
 from ffq_spark.format.ids import now_ms
 from ffq_spark.store import Store
 
@@ -63,7 +63,7 @@ def test_the_stale_attempts_of_a_step_go_in_one_request(s3_place: Place) -> None
     step = scene.commit(query, *outputs)
     seen = watch(scene.store)
     report = scene.collect(now_ms() + DAY_MS)
-    assert len(report.attempts) == 6
+    assert report.attempts == 6
     assert (seen["DeleteObjects"], seen["DeleteObject"]) == (1, 0)
     assert scene.rows() == rows_of(step)
 

@@ -152,9 +152,9 @@ def test_a_hold_that_comes_while_steps_expire_is_seen_or_refused(root: str) -> N
                 self._meet()
                 return super().create_once(path, data)
 
-            def delete_trees(self, *arguments: Any) -> None:
+            def delete_many(self, paths: Any) -> None:
                 self._meet()
-                super().delete_trees(*arguments)
+                super().delete_many(paths)
 
         Scene(Place(scene.place.root), Interrupted(scene.place.root)).collect(
             now_ms() + DAY_MS, retention_ms=0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ffq_spark.store import Entry, Store
@@ -48,9 +48,9 @@ class _Gated(LocalBackend):
         self._gate(f"change {path}")
         super().write(path, pieces)
 
-    def list(self, path: str) -> list[Entry]:
+    def scan(self, path: str) -> Iterator[Entry]:
         self._gate("read")
-        return super().list(path)
+        return super().scan(path)
 
     def delete(self, path: str) -> None:
         self._gate(f"change {path}")

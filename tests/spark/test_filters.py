@@ -245,10 +245,10 @@ def counting_source(log: str) -> type:
     from ffq_spark.store import Store
 
     class CountingStore(Store):
-        def list(self, path: str) -> Any:
+        def scan(self, path: str) -> Any:
             with open(log, "a") as file:
                 file.write(path + "\n")
-            return super().list(path)
+            return super().scan(path)
 
     class CountingSource(FfqShuffleSource):
         @classmethod

@@ -1,0 +1,210 @@
+"""What cleanup costs beside `shutil.rmtree`: time and memory for many stale attempt directories.
+
+    python benchmarks/gc.py [--directories 100000] [--rounds 3] [--cases step,queries,...]
+
+step        one committed query: 1,000 map tasks, each with one registered attempt and many stale
+maps        one committed query of many map tasks, each with one registered attempt and two stale
+queries     lost and aborted queries of 100 attempts each
+unrecorded  a root without records, 1,000 map tasks whose newest attempts stay
+
+`rmtree` removes a tree of the same stale directories and nothing else. Both take turns, each in a
+process of its own on a tree of its own; times are medians. Memory is the peak of a sweep's process
+for a tenth of the directories and for all. Wanted: a ratio of at most 2.5, and a difference of less
+than 10 MiB between the peaks. `maps` has ten times the registered attempts, too: their step record
+takes about 0.3 KiB of memory for each, whoever reads it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+DAY_MS = 24 * 3600 * 1000
+MAP_TASKS = 1000
+QUERY_ATTEMPTS = 100
+PART = b"x" * 200
+
+
+def write_attempt(root: Path, query: int, map_task: int, attempt: int, created_at_ms: int) -> None:
+    """Two parts and a whole index."""
+    from ffq_spark.format.index import IndexEntry, MapTaskIndex
+    from ffq_spark.format.layout import AttemptId
+
+    id = AttemptId(query, 0, map_task, attempt)
+    entries = tuple(IndexEntry(reduce, id.part(reduce), len(PART), 1, 1) for reduce in range(2))
+    index = MapTaskIndex(id, created_at_ms, entries)
+    os.makedirs(root / id.directory)
+    for entry in entries:
+        (root / entry.file).write_bytes(PART)
+    (root / id.index_json).write_bytes(index.to_json())
+    (root / id.index_bin).write_bytes(index.to_bin())
+
+
+def open_query(root: Path, outcome: str, registered: dict[int, int] | None = None) -> int:
+    """The records of a query of two days ago; LOST is what a sweep has yet to find out."""
+    from ffq_spark.exchange.ledger import Ledger
+    from ffq_spark.format import layout
+    from ffq_spark.format.ids import new_query, now_ms
+    from ffq_spark.format.records import Outcome, OutcomeRecord, QueryRecord, StepBody, runs
+    from ffq_spark.store import Store
+
+    store, number, then = Store(str(root)), new_query(), now_ms() - 2 * DAY_MS
+    Ledger(store).ensure_format()
+    store.create_once(layout.query(number), QueryRecord(number, "app", 0, "append", then).encode())
+    if outcome != "LOST":
+        body = None
+        if registered is not None:
+            body = StepBody(
+                query=number,
+                mode="append",
+                stage=0,
+                rows=0,
+                bytes=0,
+                parts=0,
+                registered=runs(registered),
+                manifest=layout.manifest(number),
+                manifest_bytes=0,
+                manifest_checksum=0,
+                committed_at_ms=then,
+            )
+        record = OutcomeRecord(number, Outcome(outcome), then, "", step=body)
+        store.create_once(layout.outcome(number), record.encode())
+    return number
+
+
+def build_step(root: Path, directories: int, *, kept: bool, map_tasks: int = MAP_TASKS) -> None:
+    # Spark's attempts are numbered through a whole application: no two map tasks share one.
+    registered = {map_task: map_task + 1 for map_task in range(map_tasks)}
+    query = open_query(root, "COMMITTED", registered)
+    for map_task, attempt in registered.items():
+        if kept:
+            write_attempt(root, query, map_task, attempt, 0)
+        for stale in range(directories // map_tasks):
+            write_attempt(root, query, map_task, map_tasks + 1 + stale, 0)
+
+
+def build_maps(root: Path, directories: int, *, kept: bool) -> None:
+    build_step(root, directories, kept=kept, map_tasks=directories // 2)
+
+
+def build_queries(root: Path, directories: int, *, kept: bool) -> None:
+    for number in range(directories // QUERY_ATTEMPTS):
+        query = open_query(root, ("LOST", "ABORTED")[number % 2])
+        for map_task in range(QUERY_ATTEMPTS):
+            write_attempt(root, query, map_task, 1, 0)
+
+
+def build_unrecorded(root: Path, directories: int, *, kept: bool) -> None:
+    stale = directories // MAP_TASKS
+    for map_task in range(MAP_TASKS):
+        for attempt in range(stale + kept):
+            write_attempt(root, 7, map_task, attempt + 1, 0)
+
+
+CASES: dict[str, Callable[..., None]] = {
+    "step": build_step,
+    "maps": build_maps,
+    "queries": build_queries,
+    "unrecorded": build_unrecorded,
+}
+
+
+def measure(how: str, root: str) -> dict[str, float]:
+    """Sweep once in this process."""
+    from ffq_spark import Exchange
+
+    exchange = Exchange(root)
+    started, worked = time.perf_counter(), time.process_time()
+    if how == "rmtree":
+        shutil.rmtree(f"{root}/shuffle")
+        removed = -1
+    else:
+        removed = exchange.gc().files
+    seconds, cpu = time.perf_counter() - started, time.process_time() - worked
+    # Not getrusage: that remembers the process which started this one.
+    status = Path("/proc/self/status").read_text()
+    peak = int(status.split("VmHWM:")[1].split()[0]) / 1024
+    return {
+        "seconds": round(seconds, 2),
+        "cpu_seconds": round(cpu, 2),
+        "peak_mib": round(peak, 1),
+        "files": removed,
+    }
+
+
+def run_once(case: str, how: str, directories: int, folder: str) -> dict[str, float]:
+    """Build a tree and remove it, each in a process of its own."""
+    root = tempfile.mkdtemp(dir=folder)
+    try:
+        for task in ("build", "measure"):
+            command = [sys.executable, __file__, "--task", f"{task},{case},{how},{root}"]
+            command += ["--directories", str(directories)]
+            done = subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE)
+        result: dict[str, float] = json.loads(done.stdout)
+        if how == "gc":
+            assert result["files"] == 4 * directories, result
+        return result
+    finally:
+        shutil.rmtree(root)
+
+
+def compare(case: str, directories: int, rounds: int, folder: str) -> Iterator[dict[str, object]]:
+    """Rounds of both for all directories, then one sweep of a tenth of them."""
+    runs: dict[str, list[dict[str, float]]] = {"rmtree": [], "gc": []}
+    for _ in range(rounds):
+        for how, results in runs.items():
+            results.append(run_once(case, how, directories, folder))
+            yield {"case": case, "directories": directories, "by": how, **results[-1]}
+    few = run_once(case, "gc", directories // 10, folder)["peak_mib"]
+    many = max(result["peak_mib"] for result in runs["gc"])
+    seconds = _medians(runs, "seconds")
+    cpu = _medians(runs, "cpu_seconds")
+    yield {
+        "case": case,
+        "directories": directories,
+        "rmtree_seconds": seconds["rmtree"],
+        "gc_seconds": seconds["gc"],
+        "ratio": round(seconds["gc"] / seconds["rmtree"], 2),
+        "wanted_ratio": 2.5,
+        "cpu_ratio": round(cpu["gc"] / cpu["rmtree"], 2),
+        "peak_mib": {directories // 10: few, directories: many},
+        "peak_growth_mib": round(many - few, 1),
+        "wanted_growth_mib": 10,
+    }
+
+
+def _medians(runs: dict[str, list[dict[str, float]]], what: str) -> dict[str, float]:
+    return {how: statistics.median(run[what] for run in results) for how, results in runs.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--directories", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--cases", default=",".join(CASES))
+    parser.add_argument("--task", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.task:
+        task, case, how, root = arguments.task.split(",")
+        if task == "build":
+            CASES[case](Path(root), arguments.directories, kept=how == "gc")
+        else:
+            print(json.dumps(measure(how, root)))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        for case in arguments.cases.split(","):
+            for line in compare(case, arguments.directories, arguments.rounds, folder):
+                print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    main()
