@@ -22,7 +22,7 @@ _ONE_PUT_BYTES = 32 * _MIB
 _UPLOAD_BYTES = 16 * _MIB
 _JOINED_BYTES = 16 * _MIB
 _INDEX_FILES = 2
-_INDEX_BYTES, _INDEX_BYTES_A_PART = 150, 170
+_INDEX_BYTES, _INDEX_BYTES_A_PART, _INDEX_BYTES_A_PACKED_PART = 150, 170, 257
 _MANIFEST_BYTES, _MANIFEST_BYTES_A_PART = 4096, 27
 _RECORDS = 6
 _GB = 1 << 30
@@ -159,7 +159,8 @@ def estimate(shape: Shape) -> Estimate:
     packed = shape.layout == "packed"
     data_objects = shape.maps if packed else shape.parts
     object_bytes = shape.bytes // data_objects
-    index_bytes = _INDEX_BYTES + shape.partitions * _INDEX_BYTES_A_PART
+    a_part = _INDEX_BYTES_A_PACKED_PART if packed else _INDEX_BYTES_A_PART
+    index_bytes = _INDEX_BYTES + shape.partitions * a_part
     uploads = data_objects * upload_requests(object_bytes)
     indexes = shape.maps * _INDEX_FILES * upload_requests(index_bytes)
     groups = _groups(shape)
@@ -190,10 +191,7 @@ def _groups(shape: Shape) -> list[Group]:
 
 def _packed_gets(shape: Shape, groups: list[Group]) -> int:
     """Neighbours in one object are read together; a task reads of every map task's object."""
-    gets = 0
-    for group in groups:
-        joined = -(-len(group.partitions) * shape.part_bytes // _JOINED_BYTES)
-        if group.shard == 0:
-            # The shards of one partition share its parts, one of each map task, among them.
-            gets += shape.maps * max(1, joined)
-    return gets
+    together = max(1, _JOINED_BYTES // shape.part_bytes)
+    # The shards of one partition share its parts, one of each map task, among them.
+    whole = (group for group in groups if group.shard == 0)
+    return shape.maps * sum(-(-len(group.partitions) // together) for group in whole)

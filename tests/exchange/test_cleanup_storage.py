@@ -32,7 +32,9 @@ def watch(store: Store) -> Counter[str]:
     client = store._backend._fs
     client.connect()
     client.s3.meta.events.register(
-        "before-call.s3", lambda model, **_: seen.update([model.name]), unique_id="watch"
+        "before-call.s3",
+        lambda model, **_: seen.update([model.name]),
+        unique_id=f"watch-{id(seen)}",
     )
     return seen
 
