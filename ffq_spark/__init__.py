@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ffq_spark.errors import FfqError
 from ffq_spark.exchange.cut import cut
 from ffq_spark.exchange.exchange import Exchange
+from ffq_spark.store import ReadTotals
 
 if TYPE_CHECKING:
     from ffq_spark.spark.doctor import doctor
@@ -24,6 +25,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Exchange",
     "FfqError",
+    "ReadTotals",
     "__version__",
     "configure",
     "cut",
