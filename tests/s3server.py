@@ -35,6 +35,10 @@ def free_ports(count: int) -> list[int]:
     return found
 
 
+_STARTS = 5
+_START_SECONDS = 40
+
+
 class S3Server:
     """Started on entry, killed on exit."""
 
@@ -61,6 +65,16 @@ class S3Server:
         return {f"storage.{name}": value for name, value in self.storage_options.items()}
 
     def __enter__(self) -> S3Server:
+        # Between choosing ports and opening them another process may take one.
+        for _ in range(_STARTS):
+            self._start()
+            if self._is_ready():
+                return self
+            self._stop()
+        raise RuntimeError(f"the S3 server did not start in {_STARTS} tries")
+
+    def _start(self) -> None:
+        os.makedirs(self._directory, exist_ok=True)
         master, volume, filer, self.port, self._metrics = free_ports(5)
         arguments = {
             "dir": self._directory,
@@ -86,8 +100,6 @@ class S3Server:
                 stdout=log,
                 stderr=log,
             )
-        self._wait()
-        return self
 
     def request_counts(self) -> dict[str, int]:
         """The server's own counts of the bucket's requests: GET, LIST, PUT (also of parts), …."""
@@ -100,31 +112,28 @@ class S3Server:
                 counts[of["type"]] += int(count)
         return dict(counts)
 
-    def _wait(self) -> None:
+    def _is_ready(self) -> bool:
+        """Whether the server answers; not if it ends, or takes too long."""
         import s3fs
 
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                urllib.request.urlopen(self.endpoint, timeout=1)
-            except urllib.error.HTTPError:
-                pass
-            except OSError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.1)
-                continue
+        assert self._process is not None
+        deadline = time.monotonic() + _START_SECONDS
+        while self._process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.1)
             try:
                 s3fs.S3FileSystem(**self.storage_options, skip_instance_cache=True).ls(self.bucket)
-                return
+                with urllib.request.urlopen(f"http://127.0.0.1:{self._metrics}/metrics"):
+                    return True
             except Exception:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.2)
+                continue
+        return False
 
     def __exit__(
         self, kind: type[BaseException] | None, value: object, trace: TracebackType | None
     ) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
         if self._process is not None:
             self._process.kill()
             self._process.wait()

@@ -77,8 +77,8 @@ def fetch_ahead(
             del future
             credits.repay(size(request))
     finally:
-        # Whoever stops early does not wait for answers that nobody wants.
-        pool.shutdown(wait=False, cancel_futures=True)
+        # Nothing goes on behind the back of a reader that has stopped.
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _timed(answer: Callable[[], Answer], size: int, totals: ReadTotals) -> Answer:

@@ -85,12 +85,12 @@ class S3Backend(RemoteBackend):
                 if not file["Key"].endswith("/"):
                     yield inside + file["Key"][len(prefix) :], int(file["Size"])
 
-    def _pages(self, path: str, **request: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _pages(self, path: str, **request: Any) -> Iterator[tuple[str, dict[str, Any]]]:
         """A listing page by page, each with the prefix of all its names."""
         place = self._place(path)
         prefix = f"{place['Key']}/" if place["Key"] else ""
         request = {name.capitalize(): value for name, value in request.items()}
-        request |= {"Bucket": place["Bucket"], "Prefix": prefix}
+        request |= {"Bucket": place["Bucket"], "Prefix": prefix, "MaxKeys": BULK}
         while True:
             try:
                 page = self._call("list_objects_v2", **request)

@@ -22,6 +22,7 @@ from ffq_spark.exchange.removal import GcReport
 from ffq_spark.format import layout
 from ffq_spark.format.ids import now_ms
 from ffq_spark.store import Store, remote
+from ffq_spark.store import s3 as s3_requests
 
 SCHEMA = pa.schema([("k", pa.int64())])
 LATER = 2_000_000_000_000
@@ -96,7 +97,8 @@ def test_ten_times_the_directories_take_no_more_memory(
 def test_pages_of_an_object_store_hide_and_lose_nothing(
     s3: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "_BULK", 7)
+    for module in (remote, s3_requests):
+        monkeypatch.setattr(module, "BULK", 7)
     scene = Scene(Place(f"s3://{s3.bucket}/{uuid.uuid4().hex}", s3.storage_options))
     query = scene.begin()
     for number in range(30):

@@ -89,4 +89,5 @@ def stream(spark: Any, root: str, options: dict[str, str], checkpoint: str) -> N
     print(query.lastProgress, query.status)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -72,7 +72,7 @@ def each(*steps: int) -> Counter[int]:
     return Counter(dict.fromkeys(steps, 2))
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 300) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not happen in time"

@@ -34,7 +34,7 @@ def body_of(seed: int, size: int) -> list[bytes]:
 
 def unfinished(store: Store) -> int:
     """Uploads that were begun below this root and not ended."""
-    return store._backend.remove_leftovers("d", int(time.time() * 1000) + 86_400_000, True)
+    return store._backend.remove_leftovers(int(time.time() * 1000) + 86_400_000, True)
 
 
 @pytest.fixture
@@ -51,9 +51,9 @@ def test_each_request_of_an_upload_is_retried_alone(
 ) -> None:
     pieces = body_of(1, 2 * SMALL + 7)
     with proxy.faults(Fault(kind, on(operation), count=2)):
-        store.write("d/f", pieces)
+        store.write("shuffle/f", pieces)
     assert proxy.struck() == {kind: 2}
-    assert store.read("d/f") == b"".join(pieces)
+    assert store.read("shuffle/f") == b"".join(pieces)
     counts = proxy.counts()
     expected = {"PART": 3, "COMPLETE": 1}
     expected[operation] += 2
@@ -73,10 +73,10 @@ def test_an_upload_whose_part_fails_for_good_leaves_nothing(proxied: Place, prox
         proxy.faults(Fault("503", lambda request: "partNumber=2" in request.query)),
         pytest.raises(StoreFailed, match="gave up after 3 tries"),
     ):
-        store.write("d/f", body_of(2, 5 * SMALL))
+        store.write("shuffle/f", body_of(2, 5 * SMALL))
     assert proxy.counts()["ABORT"] == 1 and "COMPLETE" not in proxy.counts()
     assert proxy.struck() == {"503": 3}
-    assert unfinished(store) == 0 and store.read_optional("d/f") is None
+    assert unfinished(store) == 0 and store.read_optional("shuffle/f") is None
 
 
 def test_an_upload_whose_pieces_fail_leaves_nothing(store: Store, proxy: S3Proxy) -> None:
@@ -85,9 +85,9 @@ def test_an_upload_whose_pieces_fail_leaves_nothing(store: Store, proxy: S3Proxy
         raise ZeroDivisionError
 
     with pytest.raises(StoreFailed, match="ZeroDivisionError"):
-        store.write("d/f", broken())
+        store.write("shuffle/f", broken())
     assert proxy.counts()["ABORT"] == 1
-    assert unfinished(store) == 0 and store.read_optional("d/f") is None
+    assert unfinished(store) == 0 and store.read_optional("shuffle/f") is None
 
 
 @pytest.mark.usefixtures("small_parts")
@@ -96,13 +96,13 @@ def test_a_completion_that_never_happened_is_no_success(store: Store, proxy: S3P
 
     def given_up() -> Iterator[bytes]:
         yield from body_of(4, 3 * SMALL)
-        store._backend.remove_leftovers("d", int(time.time() * 1000) + 86_400_000, False)
+        store._backend.remove_leftovers(int(time.time() * 1000) + 86_400_000, False)
         yield b"the last part"
 
     with pytest.raises(StoreFailed):
-        store.write("d/f", given_up())
+        store.write("shuffle/f", given_up())
     assert "CREATE_UPLOAD" in proxy.counts()
-    assert store.read_optional("d/f") is None
+    assert store.read_optional("shuffle/f") is None
 
 
 def test_blocks_hold_all_bytes_in_order() -> None:

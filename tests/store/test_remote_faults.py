@@ -124,7 +124,8 @@ def test_storage_that_never_recovers_is_an_error_and_never_fewer_rows(
     data = Fault("cut", lambda request: "/shuffle/" in request.path)
     with proxy.faults(data), pytest.raises(StoreFailed, match="gave up after 8 tries"):
         check(proxied, 1)
-    assert proxy.struck() == {"cut": 8} or proxy.struck()["cut"] % 8 == 0
+    # Each range is tried 8 times, and those that were asked for at the same time are, too.
+    assert proxy.struck()["cut"] % 8 == 0
     check(proxied, 1)
 
 

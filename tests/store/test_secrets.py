@@ -79,7 +79,8 @@ VERBS: dict[str, Callable[[Store], Any]] = {
     "walk": lambda store: store.walk("d"),
     "delete": lambda store: store.delete("f"),
     "delete_many": lambda store: store.delete_many(["f"]),
-    "delete_trees": lambda store: store.delete_trees(["d"], ["d/f"]),
+    "scan": lambda store: list(store.scan("d")),
+    "tree": lambda store: list(store.tree("d")),
     "remove_leftovers": lambda store: store.remove_leftovers(0, dry_run=True),
     "probe": lambda store: store.probe_create_once(),
 }
