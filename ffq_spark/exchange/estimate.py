@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ffq_spark.errors import BadOption
 from ffq_spark.exchange.planner import Group, plan
+from ffq_spark.exchange.reader import RANGES_AT_ONCE
 from ffq_spark.options import MAX_PARTITIONS, ReadOptions
 
 LAYOUTS = ("parts", "packed")
@@ -20,7 +21,7 @@ LEAST_PART_BYTES = 256
 _MIB = 1 << 20
 _ONE_PUT_BYTES = 32 * _MIB
 _UPLOAD_BYTES = 16 * _MIB
-_JOINED_BYTES = 16 * _MIB
+_JOINED_BYTES = ReadOptions.credits // RANGES_AT_ONCE
 _INDEX_FILES = 2
 _INDEX_BYTES, _INDEX_BYTES_A_PART, _INDEX_BYTES_A_PACKED_PART = 150, 170, 257
 _MANIFEST_BYTES, _MANIFEST_BYTES_A_PART = 4096, 27

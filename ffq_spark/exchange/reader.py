@@ -17,6 +17,7 @@ from ffq_spark.format import layout, payload
 from ffq_spark.format.conform import conform
 from ffq_spark.format.index import Chunk
 from ffq_spark.format.payload import Decoder
+from ffq_spark.options import ReadOptions
 from ffq_spark.store import Credits, ReadTotals, Store
 
 METADATA_FIELDS = (
@@ -28,11 +29,10 @@ METADATA_FIELDS = (
 )
 _METADATA_SOURCES = ("step", "query", "map_task", "attempt", "reduce")
 
-DEFAULT_CREDITS = 64 << 20
-# So many ranges of the largest size share the credits.
-_RANGES_AT_ONCE = 4
+RANGES_AT_ONCE = 4
+"""So many ranges of the largest size share the credits."""
 # Files are read in the order of their parts within so many bytes, not over the whole exchange.
-_WINDOW_BYTES = 128 << 20
+_WINDOW_BYTES = ReadOptions.target_partition_bytes
 
 Part = dict[str, Any]
 
@@ -45,7 +45,7 @@ def read_parts(
     columns: Sequence[str] | None = None,
     metadata: bool = False,
     verify: str = "full",
-    credits: int = DEFAULT_CREDITS,
+    credits: int = ReadOptions.credits,
     totals: ReadTotals | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of these parts; one that is not what was committed is an error.
@@ -73,11 +73,11 @@ def fetch_parts(
     store: Store,
     parts: pa.Table,
     verify: str = "full",
-    credits: int = DEFAULT_CREDITS,
+    credits: int = ReadOptions.credits,
     totals: ReadTotals | None = None,
 ) -> Iterator[tuple[Part, pa.Buffer]]:
     """Each part with its bytes, compared with the manifest before anything is decoded."""
-    limit = max(credits // _RANGES_AT_ONCE, 1)
+    limit = max(credits // RANGES_AT_ONCE, 1)
     ranges = (found for window in _windows(parts) for found in join_ranges(window, limit))
     fetched = store.fetch(
         partial(_fetch_range, store),
