@@ -47,6 +47,8 @@ test: java setup
 soak: java setup
 	@echo "== the long campaigns"
 	@$(BIN)/python -m pytest -m soak --timeout 7200
+	@echo "== the tests again, with layout=packed"
+	@FFQ_LAYOUT=packed $(BIN)/python -m pytest -m "not soak" -n 2 --dist loadfile tests/exchange tests/faults tests/spark
 
 bench: java setup
 	@echo "== benchmarks/peers.py"

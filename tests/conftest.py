@@ -6,7 +6,7 @@ import os
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,24 @@ sys.path.insert(0, str(Path(__file__).parent))
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+
+# `FFQ_LAYOUT=packed pytest` runs the suite with that layout.
+LAYOUT = os.environ.get("FFQ_LAYOUT", "parts")
+
+
+def pytest_configure() -> None:
+    """Give writes the layout also where a test makes its options itself, without the environment."""
+    if LAYOUT != "parts":
+        from ffq_spark.exchange.job import WriteJob
+
+        of = WriteJob.of
+        WriteJob.of = lambda *given: replace(of(*given), layout=LAYOUT)  # type: ignore[method-assign]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if LAYOUT != "parts" and item.get_closest_marker("part_files"):
+            item.add_marker(pytest.mark.skip("looks at files that layout=packed does not have"))
 
 
 @dataclass(frozen=True)

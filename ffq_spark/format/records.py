@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import Field, asdict, dataclass, fields, replace
 from enum import Enum
+from functools import cached_property
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -139,7 +140,7 @@ class ExchangeRecord(JsonRecord):
             raise ValueError(f"{record.partitions} partitions by {record.hash}")
         return record
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
         try:
             data = base64.b64decode(self.arrow_schema, validate=True)

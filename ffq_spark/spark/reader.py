@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
@@ -15,6 +16,7 @@ from ffq_spark.exchange.pruning import Predicate
 from ffq_spark.exchange.reader import METADATA_FIELDS
 from ffq_spark.exchange.snapshot import PARTS_SCHEMA, Snapshot, take_snapshot
 from ffq_spark.exchange.tasks import read_tasks
+from ffq_spark.format import layout
 from ffq_spark.format.conform import conform
 from ffq_spark.format.records import ExchangeRecord
 from ffq_spark.options import ReadOptions
@@ -34,21 +36,32 @@ _FOR_METADATA = frozenset({"query", "stage", "map_task", "attempt"})
 
 
 class ReadTask(InputPartition):
-    """One read task: its parts, and the exchange as it was written.
+    """One read task: its parts, and the exchange's record.
 
-    Spark pickles the reader before it plans, so what planning finds out travels in here; as an
-    Arrow message without a schema, so that a million parts stay small.
+    Spark pickles the reader before it plans, so what planning finds out travels in here: as bytes,
+    made when Spark pickles the task, so that of a million parts only one task's are held twice.
     """
 
-    def __init__(self, parts: pa.RecordBatch, exchange: ExchangeRecord) -> None:
-        self._parts = parts.serialize()
-        self._names = tuple(parts.schema.names)
-        self.exchange = exchange
+    def __init__(self, parts: pa.RecordBatch, exchange: bytes) -> None:
+        self._parts = parts
+        self._exchange = exchange
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        names = tuple(self._parts.schema.names)
+        return _received, (self._parts.serialize().to_pybytes(), names, self._exchange)
 
     @property
     def parts(self) -> pa.Table:
-        schema = pa.schema([_PART_FIELDS[name] for name in self._names])
-        return pa.Table.from_batches([pa.ipc.read_record_batch(self._parts, schema)], schema)
+        return pa.Table.from_batches([self._parts])
+
+    @property
+    def exchange(self) -> ExchangeRecord:
+        return ExchangeRecord.decode(self._exchange, layout.EXCHANGE)
+
+
+def _received(message: bytes, names: tuple[str, ...], exchange: bytes) -> ReadTask:
+    schema = pa.schema([_PART_FIELDS[name] for name in names])
+    return ReadTask(pa.ipc.read_record_batch(pa.py_buffer(message), schema), exchange)
 
 
 def plan_tasks(
@@ -63,7 +76,8 @@ def plan_tasks(
     parts = snapshot.parts(usable(predicates, snapshot.exchange, options), options.partitions)
     parts = parts.select([name for name in _needed(schema) if name in parts.schema.names])
     tasks = read_tasks(parts, options) or [pa.RecordBatch.from_pylist([], parts.schema)]
-    return [ReadTask(batch, snapshot.exchange) for batch in tasks]
+    exchange = snapshot.exchange.encode()
+    return [ReadTask(batch, exchange) for batch in tasks]
 
 
 def _needed(schema: StructType) -> list[str]:

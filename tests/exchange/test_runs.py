@@ -80,7 +80,7 @@ def test_rows_that_were_spilled_come_back_exactly(
 
 
 def test_what_fits_into_memory_is_not_spilled_and_what_does_not_is() -> None:
-    for buffer, spilled in ((64 * MIB, 0), (256 * KIB, 5)):
+    for buffer, spilled in ((64 * MIB, 0), (64 * KIB, 5)):
         runs = Runs(job(options(8, buffer)))
         for batch in rows(20_000):
             runs.add(batch)

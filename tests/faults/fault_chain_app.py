@@ -1,6 +1,7 @@
 """Two streams in one driver, from an exchange to a second and from there to a third.
 
-Arguments: the folder, and `forever` or `once`. A line `ready`: both have caught up.
+Arguments: the folder, and `forever` or `once`. A line `started`: the first stream runs. A line
+`ready`: both have caught up.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ def main(folder: str, how: str) -> None:
         stream = stream.option("checkpointLocation", f"{folder}/checkpoints/{target}")
         stream = stream.option("requireOffsets", "true").trigger(processingTime="0 seconds")
         queries.append(stream.start(f"{folder}/{target}"))
+        print("started", flush=True)
     for query in queries:
         query.processAllAvailable()
     print("ready", flush=True)

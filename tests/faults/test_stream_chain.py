@@ -26,8 +26,10 @@ APPLICATION = Path(__file__).with_name("fault_chain_app.py")
 LINKS = (("first", "second"), ("second", "third"))
 ROWS = 12
 
-# A short-lived Java spends most of its start on optimizing code that runs once.
-JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# A short-lived Java spends most of its start on loading classes, and on optimizing code that runs
+# once: the first one keeps its classes for the others.
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable"
+CATCHING_UP_SECONDS = 12
 
 
 class Chain:
@@ -36,8 +38,10 @@ class Chain:
     def __init__(self, folder: Path, seed: int) -> None:
         self.folder = folder
         self.choose = random.Random(seed)
+        self.classes = folder / "classes.jsa"
         self.tags = 0
         self.replays = 0
+        self.early_kills = 0
 
     def feed(self, count: int) -> None:
         """Append steps to the first exchange; each has a tag of its own."""
@@ -48,9 +52,10 @@ class Chain:
             self.tags += 1
 
     def start(self, how: str) -> subprocess.Popen[str]:
+        keeping = "SharedArchiveFile" if self.classes.exists() else "ArchiveClassesAtExit"
         return subprocess.Popen(
             [sys.executable, str(APPLICATION), str(self.folder), how],
-            env={**os.environ, "JDK_JAVA_OPTIONS": JAVA},
+            env={**os.environ, "JDK_JAVA_OPTIONS": f"{JAVA} -XX:{keeping}={self.classes}"},
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
@@ -58,12 +63,21 @@ class Chain:
         )
 
     def run_and_kill(self) -> None:
-        """Start the driver, let it work for a moment, and kill it with all that it started."""
+        """Start the driver, let it work for a moment, and kill it with all that it started.
+
+        Every other time, on average, it dies before it has caught up with what came earlier.
+        """
         driver = self.start("forever")
         assert driver.stdout
-        assert driver.stdout.readline() == "ready\n"
-        self.feed(self.choose.randrange(1, 4))
-        time.sleep(self.choose.random() * 1.5)
+        assert driver.stdout.readline() == "started\n"
+        if self.choose.random() < 0.5:
+            self.early_kills += 1
+            time.sleep(self.choose.random() * CATCHING_UP_SECONDS)
+        else:
+            while driver.stdout.readline() != "ready\n":
+                assert driver.poll() is None
+            self.feed(self.choose.randrange(1, 4))
+            time.sleep(self.choose.random() * 1.5)
         os.killpg(driver.pid, signal.SIGKILL)
         driver.wait()
         driver.stdout.close()
@@ -121,10 +135,12 @@ def test_a_chain_of_streams_survives_its_driver(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
-def test_a_chain_of_streams_survives_200_kills(tmp_path: Path) -> None:
-    chain = campaign(tmp_path, kills=200, seed=2)
-    discarded = Counter(
+@pytest.mark.parametrize("seed", [2, 3])
+def test_a_chain_of_streams_survives_100_kills(tmp_path: Path, seed: int) -> None:
+    chain = campaign(tmp_path, kills=100, seed=seed)
+    ends = Counter(
         status.state.name for _, target in LINKS for status in chain.exchange(target).status()
     )
-    print(f"{chain.tags} steps, {chain.replays} commits removed, queries: {dict(discarded)}")
-    assert chain.replays > 50
+    print(f"{chain.tags} steps, {chain.replays} commits removed, {chain.early_kills} early kills")
+    print(f"queries: {dict(ends)}")
+    assert chain.replays > 25

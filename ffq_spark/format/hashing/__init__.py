@@ -36,7 +36,11 @@ def partition_ids(
     if not 1 <= partitions <= np.iinfo(np.int32).max:
         raise BadOption(f"{partitions} is not a number of partitions", option="partitions")
     if hash == "spark":
-        return np.mod(spark_hash(columns), np.int32(partitions))
+        hashes = spark_hash(columns)
+        if partitions & (partitions - 1) == 0:
+            # The same, for a power of two, at a fraction of the cost.
+            return hashes & np.int32(partitions - 1)
+        return np.mod(hashes, np.int32(partitions))
     if hash == "ffq":
         return np.mod(ffq_hash(columns), np.uint64(partitions)).astype(np.int32)
     raise BadOption(f"{hash!r} is neither 'spark' nor 'ffq'", option="hash")
