@@ -28,7 +28,7 @@ LAYOUT = os.environ.get("FFQ_LAYOUT", "parts")
 
 
 def pytest_configure() -> None:
-    """Give writes the layout also where a test makes its options itself, without the environment."""
+    """Give writes the layout also where a test makes its options itself."""
     if LAYOUT != "parts":
         from ffq_spark.exchange.job import WriteJob
 

@@ -9,7 +9,8 @@ costs time, never rows.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate, groupby
 from typing import NamedTuple
 
@@ -34,6 +35,7 @@ Stored = tuple[bytes, StepRecord]
 
 PARTS_SCHEMA = pa.schema([("step", pa.int64()), ("query", pa.int64()), *PART_FIELDS])
 _ROWS = pa.schema([("step", pa.int64()), ("base", pa.int64()), ("record", pa.binary())])
+_COLUMNS = (*_ROWS.names, "parts")
 _LAYOUT = {b"ffq_checkpoint": b"1"}
 _CHECKSUM_BYTES = 8
 _LARGE = 1 << 20
@@ -113,10 +115,15 @@ def step_parts(
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Neighbouring steps, one row each: `step`, `base`, `record` and, where known, `parts`."""
+    """Neighbouring steps, one row each: `step`, `base`, `record` and, where known, `parts`.
+
+    Records are most of a file's bytes, and plans of long logs look at few of them. So the table of
+    a checkpoint that was read is without them until they are asked for: `content` has them.
+    """
 
     table: pa.Table
     path: str = ""
+    content: pa.Buffer | None = None
 
     @classmethod
     def of(cls, steps: Sequence[Stored], parts: Sequence[pa.Table | None]) -> Checkpoint:
@@ -132,10 +139,12 @@ class Checkpoint:
     @classmethod
     def join(cls, checkpoints: Sequence[Checkpoint]) -> Checkpoint:
         """Neighbouring checkpoints as one."""
-        tables = [checkpoint.table for checkpoint in checkpoints]
-        counts = [pc.list_value_length(table["parts"].combine_chunks()) for table in tables]
+        counts = [
+            pc.list_value_length(checkpoint.table["parts"].combine_chunks())
+            for checkpoint in checkpoints
+        ]
         return _assemble(
-            pa.concat_tables([table.select(_ROWS.names) for table in tables]),
+            pa.concat_tables([checkpoint.rows() for checkpoint in checkpoints]),
             pa.concat_arrays(counts).cast(pa.int64()),
             [checkpoint.parts() for checkpoint in checkpoints],
         )
@@ -147,16 +156,14 @@ class Checkpoint:
         if checksum(content) != int.from_bytes(data[-_CHECKSUM_BYTES:], "little"):
             raise CorruptRecord("checksum mismatch", path=path)
         try:
-            # To wake other threads takes longer than a small file does.
-            options = pa.ipc.IpcReadOptions(use_threads=len(data) > _LARGE)
-            table = pa.ipc.open_stream(content, options=options).read_all()
+            table = _read(content, [name for name in _COLUMNS if name != "record"])
         except (pa.ArrowException, OSError) as error:
             raise CorruptRecord(f"not a readable checkpoint: {error}", path=path) from error
         if table.schema.metadata != _LAYOUT:
             raise CorruptRecord("a checkpoint of another version", path=path)
         if not np.array_equal(table["step"].to_numpy(), np.arange(span.first, span.last + 1)):
             raise CorruptRecord(f"no checkpoint of steps {span.first} to {span.last}", path=path)
-        return cls(table, path)
+        return cls(table, path, content)
 
     def encode(self) -> bytes:
         """An Arrow IPC stream, and behind it its checksum."""
@@ -171,8 +178,21 @@ class Checkpoint:
         return int(self.table.num_rows)
 
     def record(self, position: int) -> StepRecord:
-        """One step's record; decoded here, because plans of long logs look at few of them."""
-        return StepRecord.decode(self.table["record"][position].as_py(), self.path)
+        """One step's record."""
+        return StepRecord.decode(self._records[position].as_py(), self.path)
+
+    @cached_property
+    def _records(self) -> pa.ChunkedArray:
+        if self.content is None:
+            return self.table["record"]
+        stored = _read(self.content, ["step", "record"])
+        first = stored["step"][0]
+        return stored["record"].take(pc.subtract(self.table["step"], first))
+
+    def rows(self) -> pa.Table:
+        """The steps without their parts."""
+        columns = [self.table["step"], self.table["base"], self._records]
+        return pa.table(columns, schema=_ROWS)
 
     @property
     def numbers(self) -> range:
@@ -182,7 +202,7 @@ class Checkpoint:
     def since(self, first: int) -> Checkpoint:
         """Without the steps before one."""
         skipped = first - self.numbers[0]
-        return Checkpoint(self.table.slice(skipped), self.path) if skipped > 0 else self
+        return replace(self, table=self.table.slice(skipped)) if skipped > 0 else self
 
     def bases(self) -> NDArray[np.int64]:
         """Of each step the first that is visible together with it."""
@@ -205,7 +225,14 @@ class Checkpoint:
             return self, []
         unknown = parts.is_null().to_numpy() | [number in doubtful for number in self.numbers]
         others = [self.record(position) for position in np.flatnonzero(unknown).tolist()]
-        return Checkpoint(self.table.filter(pa.array(~unknown)), self.path), others
+        return replace(self, table=self.table.filter(pa.array(~unknown))), others
+
+
+def _read(content: pa.Buffer, columns: Sequence[str]) -> pa.Table:
+    fields = [_COLUMNS.index(name) for name in columns]
+    # To wake other threads takes longer than a small file does.
+    options = pa.ipc.IpcReadOptions(included_fields=fields, use_threads=len(content) > _LARGE)
+    return pa.ipc.open_stream(content, options=options).read_all()
 
 
 def condensed(store: Store, pieces: Sequence[Stored | Checkpoint]) -> Checkpoint | None:

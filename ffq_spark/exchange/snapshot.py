@@ -61,9 +61,8 @@ class Snapshot:
         if self.raw is not None:
             return _in_partitions(self.raw, allowed)
         tables = [_pruned(table, predicates, allowed) for table in self._tables(bool(predicates))]
-        table = pa.concat_tables([PARTS_SCHEMA.empty_table(), *tables])
-        order = [("reduce", "ascending"), ("step", "ascending"), ("map_task", "ascending")]
-        return table.combine_chunks().sort_by(order) if len(self.steps) > 1 else table
+        table = pa.concat_tables([PARTS_SCHEMA.empty_table(), *tables]).combine_chunks()
+        return table if len(self.steps) == 1 else _by_partition(table)
 
     def _tables(self, statistics: bool) -> Iterator[pa.Table]:
         """Parts, some with statistics: of a checkpoint's steps in one table, of others each."""
@@ -96,6 +95,16 @@ class Snapshot:
         if matching is None or partitions is None:
             return partitions if matching is None else matching
         return matching & partitions
+
+
+def _by_partition(table: pa.Table) -> pa.Table:
+    """In the order of partitions, then steps; a step's parts are ordered by map task already."""
+    steps, reduces = table["step"].to_numpy(), table["reduce"].to_numpy()
+    order = np.arange(len(steps))
+    for values in (steps, reduces):
+        if np.any(np.diff(values[order]) < 0):
+            order = order[np.argsort(values[order], kind="stable")]
+    return table.take(pa.array(order)) if np.any(np.diff(order) < 0) else table
 
 
 def _pruned(

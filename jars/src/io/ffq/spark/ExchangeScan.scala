@@ -62,10 +62,10 @@ private class ColumnReaders(
 
       private val metrics = PythonCustomMetric.pythonMetrics
 
-      private val batches = PythonColumns.read(
+      private val batches = PythonColumns.run(
         source.createPythonFunction(function),
         UserDefinedPythonDataSource.readInputSchema,
-        InternalRow(partition.asInstanceOf[PythonInputPartition].pickedPartition),
+        Iterator.single(InternalRow(partition.asInstanceOf[PythonInputPartition].pickedPartition)),
         columns.length,
         settings,
         metrics)

@@ -3,6 +3,7 @@ package org.apache.spark.sql.execution.python.ffq
 import org.apache.spark.{JobArtifactSet, TaskContext}
 import org.apache.spark.api.python.{ChainedPythonFunctions, PythonEvalType, PythonFunction}
 import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.python.{ArrowPythonRunner, BatchedPythonArrowInput}
 import org.apache.spark.sql.internal.SQLConf
@@ -28,13 +29,13 @@ object PythonSettings {
   }
 }
 
-/** Runs one read task in Python and gives its batches as columns, as Spark's runner receives them. */
+/** Runs a task in Python on rows, and gives its batches as columns, as Spark's runner receives them. */
 object PythonColumns {
 
-  def read(
+  def run(
       function: PythonFunction,
       inputs: StructType,
-      input: InternalRow,
+      input: Iterator[InternalRow],
       columns: Int,
       settings: PythonSettings,
       metrics: Map[String, SQLMetric]): Iterator[ColumnarBatch] = {
@@ -50,8 +51,10 @@ object PythonColumns {
       settings.artifacts,
       None) with BatchedPythonArrowInput
     val context = TaskContext.get()
-    val rows = Iterator.single(Iterator.single(InternalRow(input)))
-    runner.compute(rows, context.partitionId(), context).map { batch =>
+    // Python expects each row inside of another; the runner is done with one before it takes the next.
+    val outer = new GenericInternalRow(1)
+    val rows = input.map { row => outer.update(0, row); outer }
+    runner.compute(Iterator.single(rows), context.partitionId(), context).map { batch =>
       // Python wraps the columns into one struct.
       val struct = batch.column(0).asInstanceOf[ArrowColumnVector]
       val vectors = Array.tabulate[ColumnVector](columns)(child => new SharedColumn(struct.getChild(child)))

@@ -1,0 +1,129 @@
+package io.ffq.spark
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.Attribute
+import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.connector.metric.{CustomMetric, CustomTaskMetric}
+import org.apache.spark.sql.connector.write.{BatchWrite, DataWriter, DataWriterFactory, PhysicalWriteInfo, Write => SparkWrite, WriterCommitMessage}
+import org.apache.spark.sql.execution.{ColumnarRule, ColumnarToRowExec, SparkPlan, UnaryExecNode}
+import org.apache.spark.sql.execution.datasources.v2.{AppendDataExec, OverwriteByExpressionExec}
+import org.apache.spark.sql.execution.datasources.v2.python.{PythonBatchWriterFactory, PythonCustomMetric, PythonWriterCommitMessage}
+import org.apache.spark.sql.execution.python.ffq.{PythonColumns, PythonSettings}
+import org.apache.spark.sql.vectorized.ColumnarBatch
+
+/**
+ * Shortens the way of rows to the Python writers of an exchange: columns go there without becoming
+ * rows of Spark's own format first, and nothing is counted anew every hundred rows.
+ */
+private object DirectWrites extends ColumnarRule {
+
+  override def postColumnarTransitions: Rule[SparkPlan] = Direct
+
+  private object Direct extends Rule[SparkPlan] {
+
+    override def apply(plan: SparkPlan): SparkPlan = plan.transformUp {
+      case write: AppendDataExec if isExchange(write.write) =>
+        write.copy(query = direct(write.query), write = new ExchangeWrite(write.write))
+      case write: OverwriteByExpressionExec if isExchange(write.write) =>
+        write.copy(query = direct(write.query), write = new ExchangeWrite(write.write))
+    }
+  }
+
+  private def isExchange(write: SparkWrite): Boolean =
+    !write.isInstanceOf[ExchangeWrite] && write.toString == Settings.Format
+
+  private def direct(query: SparkPlan): SparkPlan = query match {
+    case ColumnarToRowExec(columns) => BatchRowsExec(columns)
+    case rows => rows
+  }
+}
+
+/** Rows that are views of columnar batches: each is valid until the next, which is enough for a writer. */
+case class BatchRowsExec(child: SparkPlan) extends UnaryExecNode {
+
+  override def output: Seq[Attribute] = child.output
+
+  override protected def doExecute(): RDD[InternalRow] =
+    child.executeColumnar().mapPartitions(_.flatMap(rows), preservesPartitioning = true)
+
+  private def rows(batch: ColumnarBatch): Iterator[InternalRow] = {
+    val rows = batch.rowIterator().asScala
+    new Iterator[InternalRow] {
+
+      override def hasNext: Boolean = rows.hasNext || { batch.closeIfFreeable(); false }
+
+      override def next(): InternalRow = rows.next()
+    }
+  }
+
+  override protected def withNewChildInternal(child: SparkPlan): BatchRowsExec = copy(child = child)
+}
+
+/** Spark's own write of a Python source with another way to its tasks. */
+private class ExchangeWrite(python: SparkWrite) extends SparkWrite {
+
+  override def toString: String = python.toString
+
+  override def description(): String = python.description()
+
+  override def supportedCustomMetrics(): Array[CustomMetric] = python.supportedCustomMetrics()
+
+  override def reportDriverMetrics(): Array[CustomTaskMetric] = python.reportDriverMetrics()
+
+  override def toBatch: BatchWrite = {
+    val batch = python.toBatch
+    new BatchWrite {
+
+      override def createBatchWriterFactory(info: PhysicalWriteInfo): DataWriterFactory =
+        batch.createBatchWriterFactory(info) match {
+          case factory: PythonBatchWriterFactory => new RowWriters(factory, PythonSettings.current())
+          case other => other
+        }
+
+      override def useCommitCoordinator(): Boolean = batch.useCommitCoordinator()
+
+      override def onDataWriterCommit(message: WriterCommitMessage): Unit = batch.onDataWriterCommit(message)
+
+      override def commit(messages: Array[WriterCommitMessage]): Unit = batch.commit(messages)
+
+      override def abort(messages: Array[WriterCommitMessage]): Unit = batch.abort(messages)
+    }
+  }
+}
+
+private class RowWriters(python: PythonBatchWriterFactory, settings: PythonSettings) extends DataWriterFactory {
+
+  override def createWriter(partition: Int, task: Long): DataWriter[InternalRow] = new DataWriter[InternalRow] {
+
+    private val metrics = PythonCustomMetric.pythonMetrics
+    private var message: Option[PythonWriterCommitMessage] = None
+    private var shown = Array.empty[CustomTaskMetric]
+
+    override def writeAll(rows: java.util.Iterator[InternalRow]): Unit = {
+      val answers = PythonColumns.run(
+        python.source.createPythonFunction(python.pickledWriteFunc),
+        python.inputSchema,
+        rows.asScala,
+        columns = 1,
+        settings,
+        metrics)
+      val found = answers.flatMap(_.rowIterator().asScala.map(_.getBinary(0))).toSeq
+      if (found.length != 1) throw new IllegalStateException(s"a write task sent ${found.length} messages")
+      message = found.headOption.map(PythonWriterCommitMessage)
+      shown = python.source.createPythonTaskMetrics(metrics.map { case (name, metric) => name -> metric.value })
+    }
+
+    override def write(row: InternalRow): Unit = throw new UnsupportedOperationException
+
+    override def commit(): WriterCommitMessage = message.orNull
+
+    override def abort(): Unit = ()
+
+    override def close(): Unit = ()
+
+    override def currentMetricsValues(): Array[CustomTaskMetric] = shown
+  }
+}
