@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -107,6 +108,28 @@ def test_a_column_comes_back_as_it_was_written(spark: Any, root: str, kind: str)
     assert rows(found) == rows(df)
     assert rows(read(spark, root, columns="v")) == rows(df.select("v"))
     assert Exchange(root).verify().ok
+    # Columns of a scan go to the next writer as they are.
+    copy = f"{root}-copy"
+    write(found, copy, keys="id", partitions=2)
+    assert rows(read(spark, copy)) == rows(df)
+
+
+def test_columns_of_parquet_files_arrive_as_they_are(spark: Any, root: str, tmp_path: Path) -> None:
+    """Dictionaries, nulls, nested values; more rows than one batch of either side holds."""
+    source = str(tmp_path / "source.parquet")
+    spark.range(30_000, numPartitions=2).selectExpr(
+        "id",
+        "IF(id % 7 = 0, NULL, CONCAT('word ', id % 50)) AS s",
+        "CAST(id AS STRING) AS t",
+        "IF(id % 5 = 0, NULL, CAST(id AS DECIMAL(20, 3))) AS d",
+        "TIMESTAMP_MICROS(id) AS at",
+        "ARRAY(id, NULL) AS a",
+        "NAMED_STRUCT('x', id % 3, 'y', CAST(id AS DOUBLE)) AS p",
+        "MAP(CAST(id AS STRING), id) AS m",
+    ).write.parquet(source)
+    written = spark.read.parquet(source)
+    write(written, root, keys="id", partitions=4)
+    assert rows(read(spark, root)) == rows(written)
 
 
 @pytest.mark.parametrize("read_zone", ["UTC", "Asia/Kolkata"])
