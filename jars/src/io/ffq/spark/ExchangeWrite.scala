@@ -46,16 +46,17 @@ case class BatchRowsExec(child: SparkPlan) extends UnaryExecNode {
 
   override def output: Seq[Attribute] = child.output
 
-  override protected def doExecute(): RDD[InternalRow] =
-    child.executeColumnar().mapPartitions(_.flatMap(rows), preservesPartitioning = true)
+  override protected def doExecute(): RDD[InternalRow] = child.executeColumnar().mapPartitions { batches =>
+    val strings = Array.fill(output.length)(new DictionaryStrings)
+    batches.flatMap { batch =>
+      val columns = Array.tabulate(batch.numCols())(i => strings(i).of(batch.column(i)))
+      val rows = new ColumnarBatch(columns, batch.numRows()).rowIterator().asScala
+      new Iterator[InternalRow] {
 
-  private def rows(batch: ColumnarBatch): Iterator[InternalRow] = {
-    val rows = batch.rowIterator().asScala
-    new Iterator[InternalRow] {
+        override def hasNext: Boolean = rows.hasNext || { batch.closeIfFreeable(); false }
 
-      override def hasNext: Boolean = rows.hasNext || { batch.closeIfFreeable(); false }
-
-      override def next(): InternalRow = rows.next()
+        override def next(): InternalRow = rows.next()
+      }
     }
   }
 
