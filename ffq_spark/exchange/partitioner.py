@@ -83,16 +83,30 @@ def groups(blocks: Sequence[Block], job: WriteJob, limit: int) -> Iterator[Group
     batches = [block.batch for block in blocks]
     fields = job.stats_fields
     for first, last in _spans(counts, most):
-        slices = _slices(batches, bounds[:, first].tolist(), bounds[:, last].tolist())
-        if last - first > 1:
-            found = _together(slices, np.diff(bounds[:, first : last + 1]), first, job)
-            pieces = iter([found])
-        else:
-            whole = iter([_sorted(slices, job)]) if job.sort_by else _pieces(slices, most)
-            pieces = (_Rows(batch, np.array([first]), np.array([0])) for batch in whole)
-        for rows in pieces:
+        for rows in _gathered(batches, bounds, first, last, job, limit):
             stats = segment_statistics(rows.batch, rows.starts, fields) if fields else None
             yield Group(rows.batch, rows.reduces, rows.starts, stats)
+
+
+def _gathered(
+    batches: Sequence[pa.RecordBatch],
+    bounds: NDArray[np.int32],
+    first: int,
+    last: int,
+    job: WriteJob,
+    limit: int,
+) -> Iterator[_Rows]:
+    slices = _slices(batches, bounds[:, first].tolist(), bounds[:, last].tolist())
+    if last - first > 1:
+        if sum(batch.nbytes for batch in slices) <= 2 * limit:
+            yield _together(slices, np.diff(bounds[:, first : last + 1]), first, job)
+            return
+        # Few rows, but wide ones.
+        for partition in range(first, last):
+            yield from _gathered(batches, bounds, partition, partition + 1, job, limit)
+    elif slices:
+        whole = iter([_sorted(slices, job)]) if job.sort_by else _pieces(slices, limit)
+        yield from (_Rows(batch, np.array([first]), np.array([0])) for batch in whole)
 
 
 class _Rows(NamedTuple):
@@ -152,16 +166,16 @@ def _sorted(slices: Sequence[pa.RecordBatch], job: WriteJob) -> pa.RecordBatch:
     return whole.take(sort_indices([whole.column(name) for name in job.sort_by]))
 
 
-def _pieces(batches: Sequence[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
-    """Neighbouring batches together, up to so many rows."""
+def _pieces(batches: Sequence[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+    """Neighbouring batches together, up to so many bytes."""
     held: list[pa.RecordBatch] = []
-    rows = 0
+    size = 0
     for batch in batches:
-        if held and rows + batch.num_rows > most:
+        if held and size + batch.nbytes > limit:
             yield _joined(held)
-            held, rows = [], 0
+            held, size = [], 0
         held.append(batch)
-        rows += batch.num_rows
+        size += batch.nbytes
     yield _joined(held)
 
 

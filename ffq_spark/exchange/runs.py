@@ -24,8 +24,8 @@ _MAX_RUN_BYTES = 1 << 30
 _PART_BATCH_BYTES = 16 << 20
 # What a processor's cache holds beside other things.
 _BLOCK_BYTES = 2 << 20
-# Rows that are sorted exist twice, with the order of each: all of them may be of one partition.
-_COPIES, _COPIES_TO_SORT = 1.25, 2.25
+# Rows that are sorted exist three times for a moment: all of them may be of one partition.
+_COPIES, _COPIES_TO_SORT = 1.25, 3.25
 _ROW_OVERHEAD = 8
 _MERGE_WAYS = 256
 _LEAST_SPILL_BATCH = 64 << 10
@@ -48,6 +48,8 @@ class Runs:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take a batch; what exceeds the limit goes to disk."""
+        if not batch.num_rows:
+            return
         for piece in split(batch, self._block_bytes):
             self._batches.append(piece)
             self._waiting += cost(piece)
@@ -61,7 +63,9 @@ class Runs:
         block = arrange(pa.concat_batches(self._batches), self._job)
         self._batches, self._waiting = [], 0
         self._blocks.append(block)
-        self._buffered += block.nbytes
+        # Sorting needs the order of each row besides.
+        order = block.batch.num_rows * _ROW_OVERHEAD if self._job.sort_by else 0
+        self._buffered += block.nbytes + order
 
     def _groups(self) -> Iterator[Group]:
         return groups(self._blocks, self._job, max(self._block_bytes, _LEAST_SPILL_BATCH))

@@ -15,6 +15,7 @@ from ffq_spark.exchange.ledger import AttemptOutput, Ledger
 from ffq_spark.exchange.streams import BATCH_WRITES, Delivery, commit_batch
 from ffq_spark.exchange.writer import write_attempt
 from ffq_spark.format import layout
+from ffq_spark.format.conform import plain
 from ffq_spark.format.ids import new_query
 from ffq_spark.format.records import ExchangeRecord, Outcome, StepRecord
 from ffq_spark.options import WriteOptions
@@ -40,6 +41,7 @@ def prepare(
     """Check everything about a write that can be checked before anything is written."""
     if len(set(schema.names)) != len(schema.names):
         raise BadOption(f"two columns have one name: {', '.join(schema.names)}", option="keys")
+    schema = plain(schema)
     check_columns(options, schema)
     ledger = Ledger(store)
     format = ledger.format()

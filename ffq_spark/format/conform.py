@@ -11,6 +11,29 @@ import pyarrow as pa
 from ffq_spark.errors import UnsupportedType
 
 
+def plain(schema: pa.Schema) -> pa.Schema:
+    """The schema with the values of dictionaries in place of their codes.
+
+    >>> plain(pa.schema([("k", pa.dictionary(pa.int32(), pa.string()))])).field("k").type
+    DataType(string)
+    """
+    fields = [
+        field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
+        for field in schema
+    ]
+    for field in fields:
+        if _has_dictionary(field.type):
+            message = f"column {field.name!r} of type {field.type} has a dictionary inside"
+            raise UnsupportedType(f"{message}; cast it to its values")
+    return pa.schema(fields, schema.metadata)
+
+
+def _has_dictionary(kind: pa.DataType) -> bool:
+    return pa.types.is_dictionary(kind) or any(
+        _has_dictionary(kind.field(position).type) for position in range(kind.num_fields)
+    )
+
+
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The batch with exactly this schema; columns are found by name.
 

@@ -140,6 +140,10 @@ class ExchangeRecord(JsonRecord):
             raise ValueError(f"{record.partitions} partitions by {record.hash}")
         return record
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Arrow's pickles of schemas are not always equal to what they were made of.
+        return {name: value for name, value in self.__dict__.items() if name != "schema"}
+
     @cached_property
     def schema(self) -> pa.Schema:
         try:

@@ -64,8 +64,10 @@ def _merge_column(
             "nulls": pc.struct_field(column, "nulls"),
         }
     )
-    # An unknown bound in any segment leaves the part without one.
-    keep_unknown = pc.ScalarAggregateOptions(skip_nulls=False)
+    # A float's bound may be unknown, which leaves the part without one; those of other types are
+    # null only where a segment has no value.
+    is_float = pa.types.is_floating(field.type.field(0).type)
+    keep_unknown = pc.ScalarAggregateOptions(skip_nulls=not is_float)
     found = (
         table.group_by("group")
         .aggregate([("min", "min", keep_unknown), ("max", "max", keep_unknown), ("nulls", "sum")])

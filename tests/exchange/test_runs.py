@@ -123,6 +123,70 @@ def test_memory_stays_within_the_limit_and_a_few_output_batches(
     assert peak < 8 * MIB + 7 * OUTPUT_BATCH
 
 
+COUNT_RUNS = """
+import sys
+import numpy as np, pyarrow as pa
+from ffq_spark.exchange.write import write_batches
+from ffq_spark.options import WriteOptions
+
+root, kind, buffer = sys.argv[1], sys.argv[2], int(sys.argv[3])
+random = np.random.default_rng(1)
+
+def narrow():
+    for _ in range(300):
+        yield pa.record_batch({"k": pa.array(random.integers(0, 1 << 31, 1 << 16), pa.int32())})
+
+def skewed():
+    empty, wide = pa.array([b""] * 20_000), pa.array([bytes(100_000)] * 5)
+    for number in range(150):
+        yield pa.record_batch({"k": np.arange(20_000) + 20_000 * number, "v": empty})
+        yield pa.record_batch({"k": np.ones(5, np.int64), "v": wide})
+
+chosen = {"narrow": (narrow, 1, ("k",)), "skewed": (skewed, 200, ())}
+batches, partitions, sort_by = chosen[kind]
+options = WriteOptions(keys=("k",), partitions=partitions, max_buffer_bytes=buffer, sort_by=sort_by)
+write_batches(root, batches(), options=options)
+print(pa.default_memory_pool().max_memory())
+"""
+
+
+@pytest.mark.parametrize("kind", ["narrow", "skewed"])
+def test_memory_stays_within_the_limit_whatever_the_width_of_rows(root: str, kind: str) -> None:
+    """Many narrow rows that are sorted; a few wide ones that all have one key."""
+    arguments = [sys.executable, "-c", COUNT_RUNS, root, kind, str(96 * MIB)]
+    peak = int(subprocess.run(arguments, check=True, capture_output=True, text=True).stdout)
+    assert peak < 96 * MIB * 1.5
+
+
+@pytest.mark.parametrize("buffer", [64 * KIB, 64 * MIB])
+def test_dictionaries_are_kept_as_their_values(root: str, buffer: int) -> None:
+    """Each batch has a dictionary of its own, and they go to parts in all combinations."""
+    batches = [
+        pa.record_batch(
+            {
+                "k": pa.array(range(100 * number, 100 * number + 2000)),
+                "v": pa.array([f"{number} {i % 7}" for i in range(2000)]).dictionary_encode(),
+            }
+        )
+        for number in range(12)
+    ]
+    write_batches(root, batches, options=options(16, buffer))
+    found = Exchange(root).read().read_all()
+    assert found.schema.field("v").type == pa.string()
+    expected = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+    assert sorted(tuple(row.values()) for row in found.to_pylist()) == sorted(expected)
+
+
+def test_a_column_that_begins_with_nulls_has_bounds(root: str) -> None:
+    text = pa.array([bytes(250)] * 4096)
+    values = [pa.nulls(4096, pa.int64())] * 4 + [pa.array(range(4096))] * 8
+    batches = [pa.record_batch({"k": pa.array([1] * 4096), "v": v, "t": text}) for v in values]
+    step = write_batches(root, batches, options=options(1, 256 * MIB))
+    data = (Path(root) / step.body.manifest).read_bytes()
+    (row,) = manifest.decode(data, step.body.manifest).to_pylist()
+    assert row["stats"]["v"] == {"min": 0, "max": 4095, "nulls": 4 * 4096}
+
+
 def test_a_write_that_fails_leaves_no_file_in_the_spill_directory(
     root: str, spill_directory: Path
 ) -> None:

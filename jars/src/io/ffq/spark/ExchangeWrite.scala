@@ -110,7 +110,8 @@ private class RowWriters(python: PythonBatchWriterFactory, settings: PythonSetti
         rows.asScala,
         columns = 1,
         settings,
-        metrics)
+        metrics,
+        python.sessionUUID)
       val found = answers.flatMap(_.rowIterator().asScala.map(_.getBinary(0))).toSeq
       if (found.length != 1) throw new IllegalStateException(s"a write task sent ${found.length} messages")
       message = found.headOption.map(PythonWriterCommitMessage)

@@ -38,7 +38,8 @@ object PythonColumns {
       input: Iterator[InternalRow],
       columns: Int,
       settings: PythonSettings,
-      metrics: Map[String, SQLMetric]): Iterator[ColumnarBatch] = {
+      metrics: Map[String, SQLMetric],
+      session: Option[String] = None): Iterator[ColumnarBatch] = {
     val runner = new ArrowPythonRunner(
       Seq((ChainedPythonFunctions(Seq(function)), 0L)),
       PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
@@ -49,7 +50,7 @@ object PythonColumns {
       settings.runner,
       metrics,
       settings.artifacts,
-      None) with BatchedPythonArrowInput
+      session) with BatchedPythonArrowInput
     val context = TaskContext.get()
     // Python expects each row inside of another; the runner is done with one before it takes the next.
     val outer = new GenericInternalRow(1)
