@@ -183,7 +183,8 @@ class StepLog:
                 message = f"it begins at step {base}, step {other.step} at {other.base}"
                 raise CorruptRecord(message, path=self._store.url(layout.step(number)))
             pieces[:0] = version.pieces
-            number = version[0].body.restores
+            # The first of all restores nothing, and to look at it would open a checkpoint.
+            number = version[0].body.restores if base > 1 else 0
             if number >= base:
                 path = self._store.url(layout.step(base))
                 raise CorruptRecord(f"step {base} restores step {number}", path=path)
