@@ -7,7 +7,7 @@ row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -105,7 +105,7 @@ def _gathered(
         for partition in range(first, last):
             yield from _gathered(batches, bounds, partition, partition + 1, job, limit)
     elif slices:
-        whole = iter([_sorted(slices, job)]) if job.sort_by else _pieces(slices, limit)
+        whole = iter([_sorted(slices, job)]) if job.sort_by else join(slices, limit)
         yield from (_Rows(batch, np.array([first]), np.array([0])) for batch in whole)
 
 
@@ -166,8 +166,8 @@ def _sorted(slices: Sequence[pa.RecordBatch], job: WriteJob) -> pa.RecordBatch:
     return whole.take(sort_indices([whole.column(name) for name in job.sort_by]))
 
 
-def _pieces(batches: Sequence[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
-    """Neighbouring batches together, up to so many bytes."""
+def join(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+    """Neighbouring batches together, up to `limit` bytes."""
     held: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
@@ -176,7 +176,8 @@ def _pieces(batches: Sequence[pa.RecordBatch], limit: int) -> Iterator[pa.Record
             held, size = [], 0
         held.append(batch)
         size += batch.nbytes
-    yield _joined(held)
+    if held:
+        yield _joined(held)
 
 
 def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ffq_spark.exchange.job import WriteJob
 from ffq_spark.exchange.merge import merge_sorted
-from ffq_spark.exchange.partitioner import Block, Group, arrange, groups, row_counts
+from ffq_spark.exchange.partitioner import Block, Group, arrange, groups, join, row_counts
 from ffq_spark.format import statistics
 
 # Arrow's 32-bit string offsets bound what one batch may hold.
@@ -215,17 +215,3 @@ def split(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
     rows = -(-batch.num_rows // count)
     for start in range(0, batch.num_rows, rows):
         yield batch.slice(start, rows)
-
-
-def join(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
-    """Neighbouring batches together, up to `limit` bytes."""
-    held: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        if held and size + batch.nbytes > limit:
-            yield pa.concat_batches(held)
-            held, size = [], 0
-        held.append(batch)
-        size += batch.nbytes
-    if held:
-        yield held[0] if len(held) == 1 else pa.concat_batches(held)

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from ffq_spark.exchange.exchange import Exchange
 from ffq_spark.exchange.job import WriteJob
-from ffq_spark.exchange.runs import Runs, cost, join, split
+from ffq_spark.exchange.partitioner import join
+from ffq_spark.exchange.runs import Runs, cost, split
 from ffq_spark.exchange.write import write_batches
 from ffq_spark.format import manifest
 from ffq_spark.format.records import ExchangeRecord, QueryRecord

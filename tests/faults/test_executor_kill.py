@@ -30,6 +30,7 @@ def rows_of(cluster: Any, poisoned: fs.Hook) -> Any:
     return rows.mapInArrow(fs.labelled(poisoned), fs.COLUMNS)
 
 
+@pytest.mark.part_files
 def test_an_executor_killed_between_two_parts_costs_and_adds_no_row(
     cluster: Any, root: str, tmp_path: Path
 ) -> None:
@@ -58,6 +59,7 @@ def test_an_executor_killed_between_two_parts_costs_and_adds_no_row(
     assert {row["v"] for row in fs.stored_rows(root, 3, dead.attempt)} == {fs.POISON}
 
 
+@pytest.mark.part_files
 def test_an_executor_killed_from_outside_at_any_moment_costs_and_adds_no_row(
     cluster: Any, root: str
 ) -> None:

@@ -137,6 +137,7 @@ def test_columns_are_read_alone_and_in_their_given_order(spark: Any, root: str) 
     assert "'nam'" in message
 
 
+@pytest.mark.part_files
 def test_metadata_columns_say_where_each_row_lies(spark: Any, root: str) -> None:
     """They name the file that holds the row."""
     write(people(spark), root, **KEYED)
@@ -170,6 +171,7 @@ def test_a_query_is_read_by_its_number_and_registered_attempt(spark: Any, root: 
     assert "FFQ_QUERY_NOT_FOUND" in failure(lambda: read(spark, root, query=78))
 
 
+@pytest.mark.part_files
 def test_verify_decides_what_is_compared(spark: Any, root: str) -> None:
     """A flipped bit in a value: `full` raises, `counts` and `none` give as many rows."""
     df = people(spark, tasks=1).select("id", "k")

@@ -207,6 +207,7 @@ def keep_only(root: str, partition: int) -> None:
             Path(root, name).unlink()
 
 
+@pytest.mark.part_files
 def test_equality_on_the_key_opens_one_partition_only(spark: Any, frame: Any, root: str) -> None:
     """With all other parts gone the filtered read succeeds, and the whole one does not."""
     write(frame, root, keys="k", partitions=16, statistics="none")
