@@ -15,6 +15,7 @@ import pyarrow as pa
 from ffq_spark.errors import BadOption
 from ffq_spark.exchange.pruning import Predicate
 from ffq_spark.exchange.reader import read_parts
+from ffq_spark.exchange.sorted_read import read_sorted
 from ffq_spark.exchange.zset import consolidate
 from ffq_spark.format.records import ExchangeRecord
 from ffq_spark.options import ReadOptions
@@ -29,9 +30,12 @@ def read_rows(
     *,
     columns: Sequence[str] | None = None,
     metadata: bool = False,
+    order: Sequence[str] = (),
     totals: ReadTotals | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of these parts, consolidated if that was asked for."""
+    """The rows of these parts, consolidated or in the order of all parts if that was asked for."""
+    if order:
+        return read_sorted(store, parts, exchange.schema, order, options, columns, totals)
     read = partial(
         read_parts,
         store,

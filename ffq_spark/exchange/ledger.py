@@ -133,10 +133,15 @@ class Ledger:
         batch: StreamBatch | None = None,
         offsets: Offsets | None = None,
         restores: int = 0,
+        sort_by: tuple[str, ...] = (),
     ) -> StepRecord:
         """Make a query's output the next step, or raise and leave nothing visible."""
         body = replace(
-            self._seal(query, outputs, stats), stream=batch, offsets=offsets, restores=restores
+            self._seal(query, outputs, stats),
+            stream=batch,
+            offsets=offsets,
+            restores=restores,
+            sort_by=sort_by,
         )
         self._ensure_exchange(proposal)
         record = OutcomeRecord(

@@ -64,6 +64,14 @@ class Snapshot:
         table = pa.concat_tables([PARTS_SCHEMA.empty_table(), *tables]).combine_chunks()
         return table if len(self.steps) == 1 else _by_partition(table)
 
+    @property
+    def num_parts(self) -> int:
+        """How many parts there are before any is pruned."""
+        if self.raw is not None:
+            return int(self.raw.num_rows)
+        pieces = self.steps.pieces if isinstance(self.steps, Steps) else tuple(self.steps)
+        return sum(p.num_parts if isinstance(p, Checkpoint) else p.body.parts for p in pieces)
+
     def _tables(self, statistics: bool) -> Iterator[pa.Table]:
         """Parts, some with statistics: of a checkpoint's steps in one table, of others each."""
         pieces = self.steps.pieces if isinstance(self.steps, Steps) else tuple(self.steps)

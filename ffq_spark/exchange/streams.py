@@ -76,7 +76,13 @@ def commit_batch(
     )
     try:
         return ledger.commit(
-            job.query, job.exchange, outputs, job.stats_fields, batch=batch, offsets=offsets
+            job.query,
+            job.exchange,
+            outputs,
+            job.stats_fields,
+            batch=batch,
+            offsets=offsets,
+            sort_by=job.sort_by,
         )
     except DuplicateBatch:
         winner = batches.read(store, delivery.stream, epoch.epoch, delivery.batch)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -45,6 +47,25 @@ def read_tasks(parts: pa.Table, options: ReadOptions) -> list[pa.RecordBatch]:
         if end > start:
             tasks.append(whole.slice(start, end - start))
     return tasks
+
+
+def partition_tasks(parts: pa.Table, count: int) -> list[pa.RecordBatch]:
+    """The parts of each of `count` partitions, by their place, also where there are none.
+
+    `count` divides the exchange's number of partitions P. A row's partition is pmod(hash, P), so
+    pmod(hash, count) puts together the partitions i, i + count, i + 2 count, and not neighbours.
+    """
+    whole = pa.concat_batches(parts.combine_chunks().to_batches() or [_none(parts.schema)])
+    reduces = whole.column("reduce").to_numpy(zero_copy_only=False)
+    places = reduces % count
+    order = np.argsort(places, kind="stable")
+    bounds = np.searchsorted(places[order], np.arange(count + 1))
+    arranged = whole.take(pa.array(order)) if np.any(np.diff(order) < 0) else whole
+    return [arranged.slice(start, end - start) for start, end in pairwise(bounds.tolist())]
+
+
+def _none(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([], schema)
 
 
 def _shards(sizes: NDArray[np.int64], offset: int, shards: int) -> list[int]:

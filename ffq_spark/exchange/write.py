@@ -57,7 +57,9 @@ def commit_write(
 ) -> StepRecord | None:
     """Commit a batch write; with `streamId` and `batch` by the rule of streams."""
     if not options.stream_id:
-        return Ledger(store).commit(job.query, job.exchange, outputs, job.stats_fields)
+        return Ledger(store).commit(
+            job.query, job.exchange, outputs, job.stats_fields, sort_by=job.sort_by
+        )
     assert options.batch is not None
     delivery = Delivery(
         options.stream_id, BATCH_WRITES, options.batch, options.takeover, options.on_mismatch

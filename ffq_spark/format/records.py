@@ -259,7 +259,7 @@ class StepBody(JsonRecord):
     """A step before it has a number: everything that decides which rows it holds.
 
     `registered` names one attempt for each map task, as runs of neighbouring map tasks. `restores`
-    is the step whose snapshot a rollback brings back.
+    is the step whose snapshot a rollback brings back. By `sort_by` each part is sorted.
     """
 
     query: int
@@ -274,6 +274,7 @@ class StepBody(JsonRecord):
     manifest_checksum: int
     committed_at_ms: int
     restores: int = 0
+    sort_by: tuple[str, ...] = ()
     stream: StreamBatch | None = None
     offsets: Offsets | None = None
 

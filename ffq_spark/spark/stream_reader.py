@@ -26,7 +26,7 @@ from ffq_spark.exchange.ledger import Ledger
 from ffq_spark.exchange.pause import resting_place
 from ffq_spark.exchange.snapshot import Snapshot
 from ffq_spark.options import ReadOptions
-from ffq_spark.spark.reader import ReadTask, plan_tasks, read_task
+from ffq_spark.spark.read_task import ReadTask, plan_tasks, read_task
 from ffq_spark.store import Store
 
 Offset = dict[str, int]

@@ -6,9 +6,6 @@ import functools
 import gc
 import sys
 
-from pyspark.sql.types import StructType
-
-_OWN_PLAN = "ffq.ownPlan"
 _PUSHDOWN = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
@@ -27,8 +24,3 @@ def pushes_filters() -> bool:
     """
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
     return _PUSHDOWN in sys.modules or getattr(main, "name", None) == _PUSHDOWN
-
-
-def has_own_plan(schema: StructType) -> bool:
-    """Whether the plan of a scan is its own, by the mark that the plugin puts on the columns."""
-    return any(field.metadata.get(_OWN_PLAN) for field in schema.fields)

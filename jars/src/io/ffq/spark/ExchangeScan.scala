@@ -1,95 +1,128 @@
 package io.ffq.spark
 
-import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.connector.metric.{CustomMetric, CustomTaskMetric}
-import org.apache.spark.sql.connector.read.{Batch, InputPartition, PartitionReader, PartitionReaderFactory, Scan}
-import org.apache.spark.sql.connector.read.streaming.MicroBatchStream
-import org.apache.spark.sql.execution.datasources.v2.python.{PythonCustomMetric, PythonInputPartition, PythonPartitionReaderFactory, UserDefinedPythonDataSource}
+import java.util.OptionalLong
+import java.util.concurrent.ConcurrentHashMap
+
+import org.apache.spark.sql.connector.expressions.{Expressions, NamedReference}
+import org.apache.spark.sql.connector.expressions.filter.Predicate
+import org.apache.spark.sql.connector.metric.CustomMetric
+import org.apache.spark.sql.connector.read.{Batch, InputPartition, PartitionReaderFactory, Scan, Statistics, SupportsReportStatistics, SupportsRuntimeV2Filtering}
+import org.apache.spark.sql.execution.datasources.v2.python.{PythonDataSourceCreationResult, PythonDataSourceV2, PythonInputPartition, PythonPartitionReaderFactory, PythonScanBuilder}
 import org.apache.spark.sql.execution.datasources.v2.python.ffq.Internals
-import org.apache.spark.sql.execution.python.ffq.{PythonColumns, PythonSettings}
-import org.apache.spark.sql.types._
+import org.apache.spark.sql.execution.python.ffq.PythonSettings
+import org.apache.spark.sql.sources.Filter
+import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
-import org.apache.spark.sql.vectorized.ColumnarBatch
 
 /**
- * A scan of an exchange that gives Spark the Arrow batches of its Python tasks as columns. Spark's own
- * scan of a Python source turns each batch into rows one by one, outside of generated code.
+ * A scan of an exchange: some columns of one snapshot, pruned by filters that Spark applies again.
+ *
+ * Two scans of one DataFrame with the same columns and filters are equal, so that Spark reuses the
+ * exchanges and broadcasts above them.
  */
-private class ExchangeScan(python: Scan, source: ScanSource, columns: StructType, options: CaseInsensitiveStringMap)
-    extends Scan {
-
-  override def readSchema(): StructType = python.readSchema()
-
-  override def description(): String = python.description()
-
-  override def supportedCustomMetrics(): Array[CustomMetric] = python.supportedCustomMetrics()
-
-  override def toMicroBatchStream(checkpoint: String): MicroBatchStream = python.toMicroBatchStream(checkpoint)
-
-  override def toBatch(): Batch =
-    if (ColumnReaders.canRead(columns)) new ExchangeBatch(source, columns, options) else python.toBatch()
-
-  override def columnarSupportMode(): Scan.ColumnarSupportMode =
-    if (ColumnReaders.canRead(columns)) Scan.ColumnarSupportMode.SUPPORTED else Scan.ColumnarSupportMode.UNSUPPORTED
-}
-
-private class ExchangeBatch(source: ScanSource, columns: StructType, options: CaseInsensitiveStringMap) extends Batch {
-
-  private lazy val plan = source.getOrCreateReadInfo(Settings.Format, options, columns, false)
-
-  override def planInputPartitions(): Array[InputPartition] =
-    plan.partitions.zipWithIndex.map { case (task, index) => PythonInputPartition(index, task) }.toArray
-
-  override def createReaderFactory(): PartitionReaderFactory =
-    new ColumnReaders(Internals.source(source), plan.func, columns, PythonSettings.current())
-}
-
-/** Readers that pass the batches of a Python task on as columns. */
-private class ColumnReaders(
-    source: UserDefinedPythonDataSource,
-    function: Array[Byte],
+private[spark] case class ExchangeScan(
     columns: StructType,
-    settings: PythonSettings)
-    extends PartitionReaderFactory {
+    filters: Set[Filter],
+    options: CaseInsensitiveStringMap)(source: PythonDataSourceV2)
+    extends Scan with SupportsReportStatistics with SupportsRuntimeV2Filtering {
 
-  override def supportColumnarReads(partition: InputPartition): Boolean = true
+  private val plans = new ConcurrentHashMap[(PlanRequest, Set[Filter]), ScanPlan]
 
-  override def createReader(partition: InputPartition): PartitionReader[InternalRow] =
-    new PythonPartitionReaderFactory(source, function, columns, settings.artifacts, None).createReader(partition)
+  private val shared = source
 
-  override def createColumnarReader(partition: InputPartition): PartitionReader[ColumnarBatch] =
-    new PartitionReader[ColumnarBatch] {
-
-      private val metrics = PythonCustomMetric.pythonMetrics
-
-      private val batches = PythonColumns.run(
-        source.createPythonFunction(function),
-        UserDefinedPythonDataSource.readInputSchema,
-        Iterator.single(InternalRow(partition.asInstanceOf[PythonInputPartition].pickedPartition)),
-        columns.length,
-        settings,
-        metrics)
-
-      override def next(): Boolean = batches.hasNext
-
-      override def get(): ColumnarBatch = batches.next()
-
-      override def close(): Unit = ()
-
-      override def currentMetricsValues(): Array[CustomTaskMetric] =
-        source.createPythonTaskMetrics(metrics.map { case (name, metric) => name -> metric.value })
-    }
-}
-
-private object ColumnReaders {
-
-  /** Types that generated code reads from an Arrow column; rows of others are made by Spark. */
-  def canRead(kind: DataType): Boolean = kind match {
-    case StructType(fields) => fields.forall(field => canRead(field.dataType))
-    case ArrayType(element, _) => canRead(element)
-    case MapType(key, value, _) => canRead(key) && canRead(value)
-    case _: NumericType | _: StringType | BinaryType | BooleanType | DateType | TimestampType | TimestampNTZType |
-        _: DayTimeIntervalType => true
+  override def equals(other: Any): Boolean = other match {
+    case that: ExchangeScan =>
+      (shared eq that.shared) && columns == that.columns && filters == that.filters && options == that.options
     case _ => false
   }
+
+  override def hashCode(): Int = (System.identityHashCode(shared), columns, filters).hashCode()
+
+  override def readSchema(): StructType = columns
+
+  override def description(): String = "ffqshuffle " + columns.fieldNames.mkString("[", ", ", "]") +
+    (if (filters.isEmpty) "" else filters.mkString(" pruned by [", ", ", "]"))
+
+  override def supportedCustomMetrics(): Array[CustomMetric] = Internals.source(shared).createPythonMetrics()
+
+  override def columnarSupportMode(): Scan.ColumnarSupportMode =
+    if (isColumnar) Scan.ColumnarSupportMode.SUPPORTED else Scan.ColumnarSupportMode.UNSUPPORTED
+
+  private def isColumnar: Boolean = ColumnReaders.canRead(columns)
+
+  /** Where Spark plans the scan itself, without the extension's own node. */
+  override def toBatch(): Batch = new Batch {
+
+    override def planInputPartitions(): Array[InputPartition] =
+      partitions(plan(Layout()), Layout()).flatten.toArray
+
+    override def createReaderFactory(): PartitionReaderFactory = readers(plan(Layout()))
+  }
+
+  /** What Python plans for a layout, once; `more` are filters known only now. */
+  def plan(layout: Layout, more: Set[Filter] = Set.empty): ScanPlan = plan(PlanRequest(layout), more)
+
+  private def plan(request: PlanRequest, more: Set[Filter]): ScanPlan =
+    plans.computeIfAbsent((request, more), _ => {
+      val own = new ScanSource(shared)
+      val schema = request.mark(columns)
+      val all = filters ++ more
+      if (all.nonEmpty) new PythonScanBuilder(own, Settings.Format, schema, options).pushFilters(all.toArray)
+      val found = own.getOrCreateReadInfo(Settings.Format, options, schema, false)
+      PlanNote.in(found.partitions.head) match {
+        case None => ScanPlan(found.func, found.partitions, None)
+        case note => ScanPlan(found.func, found.partitions.tail, note)
+      }
+    })
+
+  /** The note of the plain plan. */
+  def note: Option[PlanNote] = plan(Layout()).note
+
+  /** The input of each task, or none for a partition without rows. */
+  def partitions(plan: ScanPlan, layout: Layout): Seq[Option[InputPartition]] = {
+    val count = layout.partitions
+    val parts = plan.note.map(_.taskParts)
+    if (count > 0 && (plan.tasks.length != count || parts.isEmpty)) misplaced(layout)
+    plan.tasks.zipWithIndex.map { case (task, index) =>
+      if (count > 0 && !PlanNote.isAt(task, index, count)) misplaced(layout)
+      if (parts.exists(_(index) == 0)) None else Some(PythonInputPartition(index, task))
+    }
+  }
+
+  private def misplaced(layout: Layout): Nothing = throw new IllegalStateException(
+    s"[FFQ_MISPLACED] the tasks of a scan of ${options.get("path")} are not those of ${layout.partitions} " +
+      "partitions in their order; set spark.ffq.planner.enabled=false and report this")
+
+  def readers(plan: ScanPlan): PartitionReaderFactory = {
+    val settings = PythonSettings.current()
+    val python = Internals.source(shared)
+    if (isColumnar) new ColumnReaders(python, plan.function, columns, settings)
+    else new PythonPartitionReaderFactory(python, plan.function, columns, settings.artifacts, None)
+  }
+
+  override def estimateStatistics(): Statistics = new Statistics {
+
+    override def sizeInBytes(): OptionalLong = note.fold(OptionalLong.empty())(n => OptionalLong.of(n.number("bytes")))
+
+    override def numRows(): OptionalLong = note.fold(OptionalLong.empty())(n => OptionalLong.of(n.number("rows")))
+  }
+
+  override def filterAttributes(): Array[NamedReference] =
+    note.fold(Array.empty[NamedReference])(_.keys.filter(columns.fieldNames.contains).map(Expressions.column).toArray)
+
+  /** The extension's node plans anew with these; a scan stays as it is, for it may be used twice. */
+  override def filter(predicates: Array[Predicate]): Unit = ()
+}
+
+/** The plan of one scan over a Python source that several share. */
+private class ScanSource(shared: PythonDataSourceV2) extends PythonDataSourceV2 {
+
+  setShortName(Settings.Format)
+
+  /** Without a schema Python is asked for its own, and remembers what snapshot that was of. */
+  override def getOrCreateDataSourceInPython(
+      shortName: String,
+      options: CaseInsensitiveStringMap,
+      userSpecifiedSchema: Option[StructType]): PythonDataSourceCreationResult =
+    shared.getOrCreateDataSourceInPython(shortName, options, None)
 }

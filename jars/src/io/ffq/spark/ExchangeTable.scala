@@ -5,9 +5,9 @@ import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.connector.catalog.{SupportsRead, Table, TableCapability}
 import org.apache.spark.sql.connector.read.{Scan, ScanBuilder, SupportsPushDownFilters, SupportsPushDownRequiredColumns}
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
-import org.apache.spark.sql.execution.datasources.v2.python.{PythonDataSourceCreationResult, PythonDataSourceV2, PythonScanBuilder, PythonTable}
-import org.apache.spark.sql.sources.Filter
-import org.apache.spark.sql.types.{MetadataBuilder, StructField, StructType}
+import org.apache.spark.sql.execution.datasources.v2.python.{PythonDataSourceV2, PythonTable}
+import org.apache.spark.sql.sources._
+import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /** Reads of an exchange go through [[ExchangeTable]]. */
@@ -57,8 +57,15 @@ private class ExchangeScanBuilder(source: PythonDataSourceV2, all: StructType, o
 
   /** Spark applies all filters again: ours only prune. */
   override def pushFilters(pushed: Array[Filter]): Array[Filter] = {
-    filters = pushed
+    filters = pushed.filter(mayPrune)
     pushed
+  }
+
+  /** Python is asked only where it can leave something out: joins alone make a filter on every key. */
+  private def mayPrune(filter: Filter): Boolean = filter match {
+    case _: EqualTo | _: EqualNullSafe | _: In | _: IsNull | _: LessThan | _: LessThanOrEqual | _: GreaterThan |
+        _: GreaterThanOrEqual => true
+    case _ => false
   }
 
   override def pushedFilters(): Array[Filter] = Array.empty
@@ -69,29 +76,5 @@ private class ExchangeScanBuilder(source: PythonDataSourceV2, all: StructType, o
     columns = StructType(if (named.isEmpty) Seq(all.minBy(_.dataType.defaultSize)) else named)
   }
 
-  override def build(): Scan = {
-    val own = new ScanSource(source)
-    val builder = new PythonScanBuilder(own, Settings.Format, marked(columns), options)
-    if (filters.nonEmpty) builder.pushFilters(filters)
-    new ExchangeScan(builder.build(), own, marked(columns), options)
-  }
-
-  /** Tells the Python side that the plan is this scan's alone; it sees the schema, but no options. */
-  private def marked(columns: StructType): StructType = StructType(columns.map { field =>
-    val metadata = new MetadataBuilder().withMetadata(field.metadata).putBoolean("ffq.ownPlan", true).build()
-    StructField(field.name, field.dataType, field.nullable, metadata)
-  })
-}
-
-/** The plan of one scan over a Python source that several share. */
-private class ScanSource(shared: PythonDataSourceV2) extends PythonDataSourceV2 {
-
-  setShortName(Settings.Format)
-
-  /** Without a schema Python is asked for its own, and remembers what snapshot that was of. */
-  override def getOrCreateDataSourceInPython(
-      shortName: String,
-      options: CaseInsensitiveStringMap,
-      userSpecifiedSchema: Option[StructType]): PythonDataSourceCreationResult =
-    shared.getOrCreateDataSourceInPython(shortName, options, None)
+  override def build(): Scan = ExchangeScan(columns, filters.toSet, options)(source)
 }

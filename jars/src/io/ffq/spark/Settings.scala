@@ -5,6 +5,7 @@ import java.util.{Properties, UUID}
 import scala.jdk.CollectionConverters._
 
 import org.apache.spark.{SPARK_VERSION, SparkConf}
+import org.apache.spark.sql.SparkSession
 
 /** What the bridge reads from `spark.ffq.*`, and who this application is. */
 private[spark] object Settings {
@@ -83,6 +84,10 @@ private[spark] object Settings {
       .orElse(sys.env.get("PYSPARK_PYTHON"))
       .getOrElse("python3")
 
+  /** Whether scans may tell Spark how their rows are partitioned. */
+  def plansLayouts(session: SparkSession): Boolean =
+    session.conf.get(Prefix + "planner.enabled", "true").toBoolean
+
   /** `spark.ffq.<name>` settings that are not the bridge's own, as options. */
   def options(all: Iterable[(String, String)]): Map[String, String] =
     all.collect {
@@ -91,5 +96,5 @@ private[spark] object Settings {
     }.toMap
 
   private def isBridge(name: String): Boolean =
-    name == Prefix + "python" || Seq("lease.", "cleanup.").exists(p => name.startsWith(Prefix + p))
+    name == Prefix + "python" || Seq("lease.", "cleanup.", "planner.").exists(p => name.startsWith(Prefix + p))
 }

@@ -1,0 +1,85 @@
+"""The plan of one scan, as the plugin asks for it: its note, then its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
+
+from ffq_spark.errors import Unsupported
+from ffq_spark.exchange.placement import placed_by, sorted_by
+from ffq_spark.exchange.pruning import Predicate
+from ffq_spark.exchange.snapshot import Snapshot
+from ffq_spark.exchange.tasks import partition_tasks, read_tasks
+from ffq_spark.options import ReadOptions
+from ffq_spark.spark.plan_note import PlanNote, PlanRequest, place_mark
+from ffq_spark.spark.read_task import ReadTask, chosen_parts
+from ffq_spark.spark.types import spark_arrow_schema, spark_schema
+
+
+def own_plan(
+    snapshot: Snapshot,
+    options: ReadOptions,
+    schema: StructType,
+    predicates: Sequence[Predicate],
+    request: PlanRequest,
+) -> list[InputPartition]:
+    """What `request` asks for. A plan by partitions has one task for each, in their order."""
+    parts = chosen_parts(snapshot, options, schema, predicates)
+    keys = _spark_keys(snapshot)
+    order = sorted_by(snapshot, options)
+    exchange = snapshot.exchange.encode()
+    tasks: list[ReadTask]
+    if request.partitions:
+        count = request.partitions
+        if not keys or snapshot.exchange.partitions % count or (request.ordered and not order):
+            raise Unsupported(f"{snapshot.store.url()} cannot be read as {request}")
+        batches = partition_tasks(parts, count)
+        wanted = order if request.ordered else ()
+        tasks = [
+            ReadTask(batch, exchange, wanted, place_mark(place, count))
+            for place, batch in enumerate(batches)
+        ]
+    else:
+        batches = read_tasks(parts, options) or [pa.RecordBatch.from_pylist([], parts.schema)]
+        tasks = [ReadTask(batch, exchange) for batch in batches]
+    note = {
+        "keys": list(keys),
+        "order": list(order),
+        "partitions": snapshot.exchange.partitions,
+        "tasks": [_sizes(batch) for batch in batches],
+        **_totals(snapshot, parts),
+    }
+    return [PlanNote.of(note), *tasks]
+
+
+def _spark_keys(snapshot: Snapshot) -> tuple[str, ...]:
+    """The keys, if Spark's hash of what it reads is the hash of what was written."""
+    keys = placed_by(snapshot)
+    if not keys:
+        return ()
+    seen = spark_arrow_schema(spark_schema(snapshot.exchange))
+    written = snapshot.exchange.schema
+    return keys if all(seen.field(k).type == written.field(k).type for k in keys) else ()
+
+
+def _sizes(parts: pa.RecordBatch) -> list[int]:
+    """Of a task its parts, rows and bytes."""
+    rows, size = (int(np.sum(parts.column(name).to_numpy())) for name in ("rows", "bytes"))
+    return [parts.num_rows, rows, size]
+
+
+def _totals(snapshot: Snapshot, parts: pa.Table) -> dict[str, Any]:
+    read = len(np.unique(parts["reduce"].to_numpy()))
+    return {
+        "rows": int(np.sum(parts["rows"].to_numpy())),
+        "bytes": int(np.sum(parts["bytes"].to_numpy())),
+        "parts": parts.num_rows,
+        "parts_pruned": snapshot.num_parts - parts.num_rows,
+        "partitions_read": read,
+        "partitions_pruned": snapshot.exchange.partitions - read,
+    }

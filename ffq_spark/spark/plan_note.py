@@ -1,0 +1,72 @@
+"""What the plugin asks of a plan, and the note about itself that a plan gives back.
+
+Spark shows a Python source the columns it wants and takes a list of pickled tasks. The request
+travels as metadata of the columns. The note is the first task of the list: a pickle holds bytes as
+they are, so the JVM finds it between two marks, and nothing has to be unpickled there.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
+
+_REQUEST = "ffq.plan"
+BEGIN, END = b"\x01ffq<", b">ffq\x01"
+
+
+@dataclass(frozen=True)
+class PlanRequest:
+    """The plan of one scan: few large tasks, or one for each of `partitions` partitions."""
+
+    partitions: int = 0
+    ordered: bool = False
+    """Whether the rows of each task come in the order that the note told before."""
+    bounds: tuple[str, ...] = ()
+    """Columns whose least and greatest value the note shall tell."""
+
+
+def requested(schema: StructType) -> PlanRequest | None:
+    """What the plugin asks for, by the mark that it puts on the columns; None without the plugin.
+
+    >>> from pyspark.sql.types import LongType, StructField
+    >>> mark = {"ffq.plan": '{"partitions": 8, "ordered": false, "bounds": []}'}
+    >>> requested(StructType([StructField("k", LongType(), True, mark)]))
+    PlanRequest(partitions=8, ordered=False, bounds=())
+    """
+    for field in schema.fields:
+        if _REQUEST in field.metadata:
+            document = json.loads(field.metadata[_REQUEST])
+            return PlanRequest(
+                int(document["partitions"]), bool(document["ordered"]), tuple(document["bounds"])
+            )
+    return None
+
+
+class PlanNote(InputPartition):
+    """A plan's note, in the place of its first task."""
+
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+
+    @classmethod
+    def of(cls, facts: dict[str, Any]) -> PlanNote:
+        """A note that says this.
+
+        >>> import pickle
+        >>> b'{"rows": 3}' in pickle.dumps(PlanNote.of({"rows": 3}))
+        True
+        """
+        # JSON in ASCII has no character that the marks begin or end with.
+        return cls(BEGIN + json.dumps(facts).encode("ascii") + END)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PlanNote, (self.text,)
+
+
+def place_mark(position: int, count: int) -> bytes:
+    """What the task of a partition carries, so that the JVM sees that it is in its place."""
+    return BEGIN + f"{position}/{count}".encode("ascii") + END

@@ -1,0 +1,139 @@
+"""Read tasks: what Spark sends to a worker of each, and the rows that it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
+
+from ffq_spark.errors import ExchangeMismatch
+from ffq_spark.exchange.attempts import CHUNKS_FIELD
+from ffq_spark.exchange.consolidation import check_consolidates, read_rows, usable
+from ffq_spark.exchange.pruning import Predicate
+from ffq_spark.exchange.reader import METADATA_FIELDS
+from ffq_spark.exchange.snapshot import PARTS_SCHEMA, Snapshot
+from ffq_spark.exchange.tasks import read_tasks
+from ffq_spark.format import layout
+from ffq_spark.format.conform import conform
+from ffq_spark.format.records import ExchangeRecord
+from ffq_spark.options import ReadOptions
+from ffq_spark.spark.types import (
+    METADATA_COLUMNS,
+    output_columns,
+    relaxed,
+    spark_arrow_schema,
+    spark_schema,
+)
+from ffq_spark.spark.worker import freeze_heap
+from ffq_spark.store import Store
+
+_PART_FIELDS = {field.name: field for field in (*PARTS_SCHEMA, CHUNKS_FIELD)}
+_FOR_METADATA = frozenset({"query", "stage", "map_task", "attempt"})
+
+
+class ReadTask(InputPartition):
+    """One read task: its parts, and the exchange's record.
+
+    Spark pickles the reader before it plans, so what planning finds out travels in here: as bytes,
+    made when Spark pickles the task, so that of a million parts only one task's are held twice.
+    """
+
+    def __init__(
+        self,
+        parts: pa.RecordBatch,
+        exchange: bytes,
+        order: tuple[str, ...] = (),
+        place: bytes = b"",
+    ) -> None:
+        self._parts = parts
+        self._exchange = exchange
+        self.order = order
+        """The order in which the rows are to come: all parts are sorted by it."""
+        self._place = place
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        names = tuple(self._parts.schema.names)
+        message = self._parts.serialize().to_pybytes()
+        return _received, (message, names, self._exchange, self.order, self._place)
+
+    @property
+    def parts(self) -> pa.Table:
+        return pa.Table.from_batches([self._parts])
+
+    @property
+    def exchange(self) -> ExchangeRecord:
+        return ExchangeRecord.decode(self._exchange, layout.EXCHANGE)
+
+
+def _received(
+    message: bytes, names: tuple[str, ...], exchange: bytes, order: tuple[str, ...], place: bytes
+) -> ReadTask:
+    schema = pa.schema([_PART_FIELDS[name] for name in names])
+    parts = pa.ipc.read_record_batch(pa.py_buffer(message), schema)
+    return ReadTask(parts, exchange, order, place)
+
+
+def plan_tasks(
+    snapshot: Snapshot,
+    options: ReadOptions,
+    schema: StructType,
+    predicates: Sequence[Predicate] = (),
+) -> list[InputPartition]:
+    """A snapshot's rows as tasks; at least one, or Spark would call `read` with none."""
+    parts = chosen_parts(snapshot, options, schema, predicates)
+    tasks = read_tasks(parts, options) or [pa.RecordBatch.from_pylist([], parts.schema)]
+    exchange = snapshot.exchange.encode()
+    return [ReadTask(batch, exchange) for batch in tasks]
+
+
+def chosen_parts(
+    snapshot: Snapshot,
+    options: ReadOptions,
+    schema: StructType,
+    predicates: Sequence[Predicate],
+) -> pa.Table:
+    """The parts that a read needs, with what its tasks must know of them."""
+    _check_schema(snapshot, schema)
+    check_consolidates(snapshot.exchange, options)
+    parts = snapshot.parts(usable(predicates, snapshot.exchange, options), options.partitions)
+    return parts.select([name for name in _needed(schema) if name in parts.schema.names])
+
+
+def _needed(schema: StructType) -> list[str]:
+    """What a task must know of its parts, to give these columns."""
+    metadata = any(field.name in METADATA_COLUMNS.names for field in schema.fields)
+    return [name for name in _PART_FIELDS if metadata or name not in _FOR_METADATA]
+
+
+def _check_schema(snapshot: Snapshot, schema: StructType) -> None:
+    there = output_columns(spark_schema(snapshot.exchange), (), metadata=True)
+    for field in schema.fields:
+        known = there[field.name].dataType if field.name in there.names else None
+        if known is None or known != relaxed(field.dataType):
+            has = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in there.fields)
+            wanted = f"{field.name} {field.dataType.simpleString()}"
+            raise ExchangeMismatch(f"{snapshot.store.url()} has no column {wanted}; it has {has}")
+
+
+def read_task(
+    store: Store, task: ReadTask, schema: StructType, options: ReadOptions
+) -> Iterator[pa.RecordBatch]:
+    """One task's rows, with the columns that Spark wants."""
+    freeze_heap()
+    wanted = spark_arrow_schema(schema)
+    extra = {field.name for field in METADATA_FIELDS}
+    columns = [name for name in wanted.names if name not in extra]
+    metadata = len(columns) < len(wanted)
+    batches = read_rows(
+        store,
+        task.parts,
+        task.exchange,
+        options,
+        columns=columns,
+        metadata=metadata,
+        order=task.order,
+    )
+    return (conform(batch, wanted) for batch in batches)

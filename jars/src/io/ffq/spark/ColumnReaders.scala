@@ -1,0 +1,59 @@
+package io.ffq.spark
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.connector.metric.CustomTaskMetric
+import org.apache.spark.sql.connector.read.{InputPartition, PartitionReader, PartitionReaderFactory}
+import org.apache.spark.sql.execution.datasources.v2.python.{PythonCustomMetric, PythonInputPartition, PythonPartitionReaderFactory, UserDefinedPythonDataSource}
+import org.apache.spark.sql.execution.python.ffq.{PythonColumns, PythonSettings}
+import org.apache.spark.sql.types._
+import org.apache.spark.sql.vectorized.ColumnarBatch
+
+/** Readers that pass the batches of a Python task on as columns. */
+private class ColumnReaders(
+    source: UserDefinedPythonDataSource,
+    function: Array[Byte],
+    columns: StructType,
+    settings: PythonSettings)
+    extends PartitionReaderFactory {
+
+  override def supportColumnarReads(partition: InputPartition): Boolean = true
+
+  override def createReader(partition: InputPartition): PartitionReader[InternalRow] =
+    new PythonPartitionReaderFactory(source, function, columns, settings.artifacts, None).createReader(partition)
+
+  override def createColumnarReader(partition: InputPartition): PartitionReader[ColumnarBatch] =
+    new PartitionReader[ColumnarBatch] {
+
+      private val metrics = PythonCustomMetric.pythonMetrics
+
+      private val batches = PythonColumns.run(
+        source.createPythonFunction(function),
+        UserDefinedPythonDataSource.readInputSchema,
+        Iterator.single(InternalRow(partition.asInstanceOf[PythonInputPartition].pickedPartition)),
+        columns.length,
+        settings,
+        metrics)
+
+      override def next(): Boolean = batches.hasNext
+
+      override def get(): ColumnarBatch = batches.next()
+
+      override def close(): Unit = ()
+
+      override def currentMetricsValues(): Array[CustomTaskMetric] =
+        source.createPythonTaskMetrics(metrics.map { case (name, metric) => name -> metric.value })
+    }
+}
+
+private object ColumnReaders {
+
+  /** Types that generated code reads from an Arrow column; rows of others are made by Spark. */
+  def canRead(kind: DataType): Boolean = kind match {
+    case StructType(fields) => fields.forall(field => canRead(field.dataType))
+    case ArrayType(element, _) => canRead(element)
+    case MapType(key, value, _) => canRead(key) && canRead(value)
+    case _: NumericType | _: StringType | BinaryType | BooleanType | DateType | TimestampType | TimestampNTZType |
+        _: DayTimeIntervalType => true
+    case _ => false
+  }
+}

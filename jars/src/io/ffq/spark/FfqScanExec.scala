@@ -1,0 +1,101 @@
+package io.ffq.spark
+
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.{CatalystTypeConverters, InternalRow}
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.plans.QueryPlan
+import org.apache.spark.sql.catalyst.plans.physical.{HashPartitioning, Partitioning, UnknownPartitioning}
+import org.apache.spark.sql.catalyst.util.truncatedString
+import org.apache.spark.sql.connector.read.{InputPartition, PartitionReaderFactory}
+import org.apache.spark.sql.execution.InSubqueryExec
+import org.apache.spark.sql.execution.datasources.v2.{DataSourceRDD, DataSourceV2ScanExecBase}
+import org.apache.spark.sql.sources
+
+/**
+ * Reads an exchange. With a layout of partitions, task i has exactly the rows whose keys Spark's hash
+ * puts into partition i, and says so: what is grouped or joined by the keys needs no exchange.
+ */
+case class FfqScanExec(
+    output: Seq[AttributeReference],
+    @transient scan: ExchangeScan,
+    runtimeFilters: Seq[Expression],
+    layout: Layout)
+    extends DataSourceV2ScanExecBase {
+
+  override def keyGroupedPartitioning: Option[Seq[Expression]] = None
+
+  override def ordering: Option[Seq[SortOrder]] = None
+
+  @transient override lazy val outputPartitioning: Partitioning =
+    if (layout.partitions > 0) HashPartitioning(keys.get, layout.partitions) else UnknownPartitioning(0)
+
+  override def outputOrdering: Seq[SortOrder] = if (layout.ordered) order else Nil
+
+  /** The exchange's keys, if all of them are read and Spark may rely on their hash. */
+  def keys: Option[Seq[Attribute]] = scan.note.filter(_.keys.nonEmpty).flatMap { note =>
+    val found = note.keys.flatMap(name => output.find(_.name == name))
+    if (found.length == note.keys.length && found.forall(key => FfqScanExec.isPlain(key.dataType))) Some(found) else None
+  }
+
+  /** The order that a merge of the sorted parts has. */
+  def order: Seq[SortOrder] = scan.note.toSeq.flatMap { note =>
+    note.order.map(name => output.find(_.name == name))
+      .takeWhile(_.exists(column => FfqScanExec.isOrdered(column.dataType))).flatten.map(SortOrder(_, Ascending))
+  }
+
+  @transient private lazy val plan: ScanPlan = scan.plan(layout, runtimeFilters.flatMap(FfqScanExec.filter).toSet)
+
+  @transient private lazy val tasks: Seq[Option[InputPartition]] = scan.partitions(plan, layout)
+
+  @transient override protected lazy val inputPartitions: Seq[InputPartition] = tasks.flatten
+
+  @transient override lazy val readerFactory: PartitionReaderFactory = scan.readers(plan)
+
+  @transient override lazy val inputRDD: RDD[InternalRow] =
+    new DataSourceRDD(sparkContext, tasks, readerFactory, supportsColumnar, customMetrics)
+
+  override protected def doCanonicalize(): FfqScanExec = copy(
+    output = output.map(QueryPlan.normalizeExpressions(_, output)),
+    runtimeFilters = QueryPlan.normalizePredicates(
+      runtimeFilters.filterNot(_ == DynamicPruningExpression(Literal.TrueLiteral)), output))
+
+  override def nodeName: String = s"FfqScan ${Settings.Format}"
+
+  override def simpleString(maxFields: Int): String = {
+    val columns = truncatedString(output, "[", ", ", "]", maxFields)
+    val spread = if (layout.partitions > 0) s" ${layout.partitions} partitions" else ""
+    val sorted = if (layout.ordered) s" ordered by ${order.map(_.child).mkString("[", ", ", "]")}" else ""
+    val runtime = if (runtimeFilters.isEmpty) "" else s" RuntimeFilters: ${runtimeFilters.mkString("[", ", ", "]")}"
+    redact(s"$nodeName$columns ${scan.description()}$spread$sorted$runtime")
+  }
+}
+
+object FfqScanExec {
+
+  import org.apache.spark.sql.types._
+
+  /** Key types whose equal values have equal bytes, and so one hash. */
+  def isPlain(kind: DataType): Boolean = kind match {
+    case ByteType | ShortType | IntegerType | LongType | _: DecimalType | BooleanType | BinaryType | DateType |
+        TimestampType | TimestampNTZType | _: DayTimeIntervalType => true
+    // Without a collation, that is.
+    case StringType => true
+    case _ => false
+  }
+
+  /** Types whose order in Arrow is Spark's. */
+  def isOrdered(kind: DataType): Boolean = kind match {
+    case FloatType | DoubleType => true
+    case other => isPlain(other)
+  }
+
+  /** A filter that became known at run time, as a source's filter; others prune nothing. */
+  private def filter(condition: Expression): Option[sources.Filter] = condition match {
+    case DynamicPruningExpression(in @ InSubqueryExec(column: Attribute, _, _, _, _, _)) =>
+      in.values().map { values =>
+        val external = CatalystTypeConverters.createToScalaConverter(column.dataType)
+        sources.In(column.name, values.map(external))
+      }
+    case _ => None
+  }
+}

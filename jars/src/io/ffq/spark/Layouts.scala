@@ -1,0 +1,142 @@
+package io.ffq.spark
+
+import java.util.{Collections, IdentityHashMap}
+
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.expressions.{Expression, SortOrder}
+import org.apache.spark.sql.catalyst.planning.PhysicalOperation
+import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, ReturnAnswer}
+import org.apache.spark.sql.catalyst.plans.physical._
+import org.apache.spark.sql.execution.{CombineAdjacentAggregation, ReplaceHashWithSortAgg, SortExec, SparkPlan, SparkStrategy}
+import org.apache.spark.sql.execution.adaptive.QueryStageExec
+import org.apache.spark.sql.execution.datasources.v2.{BatchScanExec, DataSourceV2ScanRelation, DataSourceV2Strategy}
+import org.apache.spark.sql.execution.exchange.{EnsureRequirements, Exchange, REPARTITION_BY_COL, REPARTITION_BY_NUM, ShuffleExchangeExec}
+import org.apache.spark.sql.execution.joins.ShuffledJoin
+
+/**
+ * Plans scans of exchanges, and decides for each whether its tasks are partitions.
+ *
+ * The decision needs the whole physical plan before Spark adds exchanges to it. Spark asks a strategy
+ * for the whole answer first; this one lets the planner make the plan and then looks at it. So it
+ * works with and without adaptive execution, for its later plans and for subqueries.
+ */
+private class ScanStrategy(session: SparkSession) extends SparkStrategy {
+
+  private lazy val classic = session.asInstanceOf[org.apache.spark.sql.classic.SparkSession]
+
+  private lazy val v2 = new DataSourceV2Strategy(classic)
+
+  override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
+    // A stream's plans are made by another planner, which cannot be asked from here.
+    case answer: ReturnAnswer if !ScanStrategy.under.get() && !answer.isStreaming && isWanted(answer) =>
+      ScanStrategy.under.set(true)
+      val made = try classic.sessionState.planner.plan(answer).next() finally ScanStrategy.under.remove()
+      Seq(Layouts.decided(made))
+    case PhysicalOperation(_, _, relation: DataSourceV2ScanRelation) if relation.scan.isInstanceOf[ExchangeScan] =>
+      v2(plan).map(_.transformUp {
+        case BatchScanExec(output, scan: ExchangeScan, filters, _, _, _) =>
+          FfqScanExec(output, scan, filters, Layout())
+      })
+    case _ => Nil
+  }
+
+  private def isWanted(plan: LogicalPlan): Boolean =
+    Settings.plansLayouts(classic) && plan.collectLeaves().exists {
+      case relation: DataSourceV2ScanRelation => relation.scan.isInstanceOf[ExchangeScan]
+      case _ => false
+    }
+}
+
+private object ScanStrategy {
+
+  /** Whether this thread makes a plan that is to be looked at. Spark makes a strategy for each plan. */
+  private val under = ThreadLocal.withInitial[Boolean](() => false)
+}
+
+private object Layouts {
+
+  /** The plan with each scan in the form that spares an exchange or a sort; else in few large tasks. */
+  def decided(plan: SparkPlan): SparkPlan =
+    if (!plan.exists(wantsClusters)) plan
+    else {
+      val candidate = coalesced(plan.transformUp {
+        case scan: FfqScanExec if scan.keys.nonEmpty =>
+          linked(scan, Layout(scan.scan.note.get.partitions, scan.order.nonEmpty))
+      })
+      val uses = new Uses
+      // Spark's own rules tell what they would make of it.
+      uses.find(ReplaceHashWithSortAgg(CombineAdjacentAggregation(EnsureRequirements().apply(candidate))))
+      candidate.foreach {
+        case ShuffleExchangeExec(wanted: HashPartitioning, child, REPARTITION_BY_COL | REPARTITION_BY_NUM, _, _)
+            if partitionings(child.outputPartitioning).exists(wanted.semanticEquals) => uses.find(child, isNeeded = true)
+        case _ =>
+      }
+      candidate.transformUp {
+        case scan: FfqScanExec if scan.layout.partitions > 0 =>
+          if (!uses.needed.contains(scan)) linked(scan, Layout())
+          else if (!uses.ordered.contains(scan)) linked(scan, scan.layout.copy(ordered = false))
+          else scan
+      }
+    }
+
+  private def wantsClusters(plan: SparkPlan): Boolean = plan.requiredChildDistribution.exists {
+    case _: ClusteredDistribution | AllTuples => true
+    case _ => false
+  }
+
+  private def linked(scan: FfqScanExec, layout: Layout): FfqScanExec = {
+    val other = scan.copy(layout = layout)
+    scan.logicalLink.foreach(other.setLogicalLink)
+    other
+  }
+
+  /** Joins of P and P' partitions, where one is a multiple of the other, read the finer side as the coarser. */
+  private def coalesced(plan: SparkPlan): SparkPlan = plan.transformUp {
+    case join: ShuffledJoin =>
+      (counts(join.left, join.leftKeys), counts(join.right, join.rightKeys)) match {
+        case (Some(left), Some(right)) if left > right && left % right == 0 =>
+          join.withNewChildren(Seq(read(join.left, left, right), join.right))
+        case (Some(left), Some(right)) if right > left && right % left == 0 =>
+          join.withNewChildren(Seq(join.left, read(join.right, right, left)))
+        case _ => join
+      }
+  }
+
+  /** Into how many partitions the keys of a join spread rows that come from scans alone. */
+  private def counts(side: SparkPlan, keys: Seq[Expression]): Option[Int] =
+    if (side.exists(node => node.isInstanceOf[Exchange] || node.isInstanceOf[QueryStageExec])) None
+    else partitionings(side.outputPartitioning).find { hash =>
+      hash.expressions.length == keys.length && hash.expressions.forall(e => keys.exists(_.semanticEquals(e)))
+    }.map(_.numPartitions)
+
+  private def read(side: SparkPlan, from: Int, to: Int): SparkPlan = side.transformUp {
+    case scan: FfqScanExec if scan.layout.partitions == from => linked(scan, scan.layout.copy(partitions = to))
+  }
+
+  private def partitionings(partitioning: Partitioning): Seq[HashPartitioning] = partitioning match {
+    case hash: HashPartitioning => Seq(hash)
+    case PartitioningCollection(several) => several.flatMap(partitionings)
+    case _ => Nil
+  }
+
+  /** Which scans an operator above relies on, with no exchange between. */
+  private class Uses {
+
+    val needed: java.util.Set[FfqScanExec] = Collections.newSetFromMap(new IdentityHashMap)
+    val ordered: java.util.Set[FfqScanExec] = Collections.newSetFromMap(new IdentityHashMap)
+
+    def find(plan: SparkPlan, isNeeded: Boolean = false, isOrdered: Boolean = false): Unit = plan match {
+      case scan: FfqScanExec =>
+        if (isNeeded) needed.add(scan)
+        if (isNeeded && isOrdered) ordered.add(scan)
+      case exchange: Exchange => exchange.children.foreach(find(_))
+      case sort: SortExec =>
+        find(sort.child, isNeeded, SortOrder.orderingSatisfies(sort.child.outputOrdering, sort.sortOrder))
+      case _ =>
+        plan.children.lazyZip(plan.requiredChildDistribution).lazyZip(plan.requiredChildOrdering).foreach {
+          case (child, UnspecifiedDistribution, order) => find(child, isNeeded, isOrdered || order.nonEmpty)
+          case (child, _, order) => find(child, isNeeded = true, isOrdered || order.nonEmpty)
+        }
+    }
+  }
+}

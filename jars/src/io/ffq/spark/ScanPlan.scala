@@ -1,0 +1,70 @@
+package io.ffq.spark
+
+import java.nio.charset.StandardCharsets.US_ASCII
+
+import scala.jdk.CollectionConverters._
+
+import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
+import org.apache.spark.sql.types.{MetadataBuilder, StructField, StructType}
+
+/** How the rows of a scan are spread over tasks: as few as suit, or one for each of `partitions`. */
+private[spark] case class Layout(partitions: Int = 0, ordered: Boolean = false)
+
+/** What a scan asks Python to plan; it travels as metadata of the columns. */
+private case class PlanRequest(layout: Layout = Layout(), bounds: Seq[String] = Nil) {
+
+  def mark(columns: StructType): StructType = {
+    val mapper = new ObjectMapper
+    val document = mapper.createObjectNode()
+    document.put("partitions", layout.partitions).put("ordered", layout.ordered)
+    val names = document.putArray("bounds")
+    bounds.foreach(names.add(_))
+    val text = mapper.writeValueAsString(document)
+    StructType(columns.map { field =>
+      val metadata = new MetadataBuilder().withMetadata(field.metadata).putString("ffq.plan", text).build()
+      StructField(field.name, field.dataType, field.nullable, metadata)
+    })
+  }
+}
+
+/** What a plan says about itself. */
+private[spark] class PlanNote(document: JsonNode) {
+
+  /** The columns whose hash decides a row's partition as Spark's own would; empty if none does. */
+  val keys: Seq[String] = names("keys")
+
+  /** The columns by which all parts are sorted. */
+  val order: Seq[String] = names("order")
+
+  val partitions: Int = document.get("partitions").asInt()
+
+  /** How many parts each task has. */
+  lazy val taskParts: Seq[Int] = document.get("tasks").elements().asScala.map(_.get(0).asInt()).toSeq
+
+  def number(name: String): Long = document.get(name).asLong()
+
+  private def names(field: String): Seq[String] = document.get(field).elements().asScala.map(_.asText()).toSeq
+}
+
+private[spark] object PlanNote {
+
+  private val Begin = "\u0001ffq<".getBytes(US_ASCII)
+  private val End = ">ffq\u0001".getBytes(US_ASCII)
+
+  /** The note in the place of a plan's first task, if the Python side has put one there. */
+  def in(task: Array[Byte]): Option[PlanNote] =
+    text(task).filter(_.startsWith("{")).map(text => new PlanNote(new ObjectMapper().readTree(text)))
+
+  /** Whether a task is the one of a partition. */
+  def isAt(task: Array[Byte], place: Int, count: Int): Boolean = text(task).contains(s"$place/$count")
+
+  /** Pickles hold bytes as they are: what is between the marks. */
+  private def text(task: Array[Byte]): Option[String] = {
+    val start = task.indexOfSlice(Begin)
+    val end = if (start < 0) -1 else task.indexOfSlice(End, start)
+    if (end < 0) None else Some(new String(task, start + Begin.length, end - start - Begin.length, US_ASCII))
+  }
+}
+
+/** A plan as Python made it: the function of all tasks, the tasks, and the note, if there is one. */
+private case class ScanPlan(function: Array[Byte], tasks: Seq[Array[Byte]], note: Option[PlanNote])

@@ -1,0 +1,51 @@
+"""Helpers for tests of query plans: what a query's final plan holds, and one query in two forms."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from spark_rows import exact
+
+_NODE = re.compile(r"^[\s:+\-|]*(?:\*\(\d+\) )?([A-Za-z]+)(.*)$")
+
+
+@contextmanager
+def conf(spark: Any, **settings: Any) -> Iterator[None]:
+    """Settings for a while; `_` in a keyword stands for `.` in the setting's name."""
+    names = {name.replace("_", "."): str(value) for name, value in settings.items()}
+    before = {name: spark.conf.get(name, None) for name in names}
+    for name, value in names.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+
+
+class Answer:
+    """A query's rows, and the plan that they came by."""
+
+    def __init__(self, query: Any) -> None:
+        ran = exact(query)
+        self.rows = sorted(repr(tuple(row)) for row in ran.collect())
+        text = ran._jdf.queryExecution().executedPlan().toString()
+        lines = text.split("+- == Initial Plan ==")[0].splitlines()
+        self.plan = [(found[1], found[2]) for line in lines if (found := _NODE.match(line))]
+
+    def count(self, name: str) -> int:
+        """How many nodes of a name the plan has."""
+        return sum(node == name for node, _ in self.plan)
+
+    @property
+    def shuffles(self) -> int:
+        return self.count("Exchange")
+
+    @property
+    def scans(self) -> list[int]:
+        """The partitions of each scan of an exchange; 0 for one in few large tasks."""
+        found = [rest for node, rest in self.plan if node == "FfqScan"]
+        return [int(m[1]) if (m := re.search(r" (\d+) partitions", rest)) else 0 for rest in found]
