@@ -76,6 +76,21 @@ def _ready(heads: Sequence[pa.RecordBatch], by: Sequence[str]) -> list[int]:
     return counts
 
 
-def _order(rows: pa.RecordBatch, by: Sequence[str]) -> NDArray[np.uint64]:
-    order: NDArray[np.uint64] = sort_indices([rows.column(name) for name in by]).to_numpy()
+def _order(rows: pa.RecordBatch, by: Sequence[str]) -> NDArray[Any]:
+    columns = [rows.column(name) for name in by]
+    order: NDArray[Any]
+    if len(columns) == 1 and (words := _words(columns[0])) is not None:
+        # NumPy's stable sort finds the runs that are sorted already, and only merges them.
+        order = np.argsort(words, kind="stable")
+    else:
+        order = sort_indices(columns).to_numpy()
     return order
+
+
+def _words(column: pa.Array) -> NDArray[Any] | None:
+    """A column as integers of the same order, if it has such a form as it is."""
+    kind = column.type
+    if column.null_count or not (pa.types.is_signed_integer(kind) or pa.types.is_temporal(kind)):
+        return None
+    plain = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}.get(kind.bit_width)
+    return None if plain is None else column.view(plain).to_numpy()

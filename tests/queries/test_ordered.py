@@ -1,0 +1,115 @@
+"""An exchange written with `sortBy` is read in that order where a plan can use it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql import Window
+from pyspark.sql import functions as f
+from query_plans import Answer, conf
+from spark_rows import read, rows, write
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def frame(spark: Any) -> Any:
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+    return spark.range(0, 3000, 1, 3).selectExpr(
+        "IF(id % 11 = 0, NULL, (id * 7919) % 200) AS k", "(id * 31) % 3000 AS v", "id % 3 AS s"
+    )
+
+
+@pytest.fixture(scope="module")
+def tables(spark: Any, frame: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """`a` in three steps of three tasks, `b` coarser, `c` with one step that is not sorted."""
+    roots = {name: str(tmp_path_factory.mktemp(name) / "root") for name in "abc"}
+    for step in range(3):
+        part = frame.where(f"s = {step}")
+        write(part, roots["a"], keys="k", partitions=8, sortBy="k,v")
+        write(part, roots["c"], keys="k", partitions=8, **({"sortBy": "k"} if step else {}))
+    write(frame, roots["b"], keys="k", partitions=4, sortBy="k")
+    return {name: read(spark, root) for name, root in roots.items()}
+
+
+@pytest.fixture(params=["true", "false"], ids=["aqe", "no aqe"])
+def aqe(spark: Any, request: pytest.FixtureRequest) -> Iterator[None]:
+    with conf(spark, spark_sql_adaptive_enabled=request.param):
+        yield
+
+
+def ranked(t: Any) -> Any:
+    window = Window.partitionBy("k").orderBy("v")
+    return t.select("k", "v", f.row_number().over(window).alias("n"))
+
+
+def latest(t: Any) -> Any:
+    return t.groupBy("k").agg(f.max("v"), f.collect_list("v").alias("l")).select("k", "max(v)")
+
+
+def joined(left: Any, right: Any, how: str = "inner") -> Any:
+    return left.join(right.selectExpr("k", "v AS w"), "k", how)
+
+
+@pytest.mark.parametrize("how", ["inner", "full", "left_anti"])
+def test_joins_without_a_sort(tables: dict[str, Any], frame: Any, how: str, aqe: None) -> None:
+    answer = Answer(joined(tables["a"], tables["a"].where("v < 1500"), how))
+    assert answer.rows == rows(joined(frame, frame.where("v < 1500"), how))
+    assert (answer.shuffles, answer.count("Sort"), answer.scans) == (0, 0, [8, 8]), answer.plan
+
+
+def test_a_coarser_and_a_finer_side(tables: dict[str, Any], frame: Any, aqe: None) -> None:
+    """Partitions i and i + 4 of the finer side are merged into one."""
+    answer = Answer(joined(tables["a"], tables["b"]).groupBy("k").count())
+    assert answer.rows == rows(joined(frame, frame).groupBy("k").count())
+    assert (answer.shuffles, answer.count("Sort"), answer.scans) == (0, 0, [4, 4]), answer.plan
+
+
+def test_windows_and_aggregates_without_a_sort(
+    tables: dict[str, Any], frame: Any, aqe: None
+) -> None:
+    answer = Answer(ranked(tables["a"]))
+    assert answer.rows == rows(ranked(frame))
+    assert (answer.shuffles, answer.count("Sort")) == (0, 0), answer.plan
+    answer = Answer(latest(tables["a"]))
+    assert answer.rows == rows(latest(frame))
+    assert (answer.shuffles, answer.count("Sort")) == (0, 0), answer.plan
+
+
+def test_only_the_side_that_is_not_sorted_is_sorted(
+    tables: dict[str, Any], frame: Any, aqe: None
+) -> None:
+    answer = Answer(joined(tables["a"], tables["c"]))
+    assert answer.rows == rows(joined(frame, frame))
+    assert (answer.shuffles, answer.count("Sort")) == (0, 1), answer.plan
+    answer = Answer(joined(frame, tables["a"]))
+    assert answer.rows == rows(joined(frame, frame))
+    assert (answer.shuffles, answer.count("Sort")) == (1, 1), answer.plan
+
+
+def test_rows_come_in_the_order_that_is_promised(tables: dict[str, Any], aqe: None) -> None:
+    """The sort that was asked for is left out, and its order is there."""
+    found = tables["a"].repartition(8, "k").sortWithinPartitions("k", "v").select("k", "v")
+    assert "FfqScan" in found._jdf.queryExecution().executedPlan().toString()
+    for partition in found.rdd.glom().collect():
+        keys = [(row.k is not None, row.k, row.v) for row in partition]
+        assert keys == sorted(keys, key=lambda key: (key[0], key[1] or 0, key[2]))
+
+
+def test_order_is_not_kept_where_nothing_needs_it(tables: dict[str, Any]) -> None:
+    answer = Answer(tables["a"].where("v > 10").select("v"))
+    assert answer.scans == [0] and not any("ordered" in rest for _, rest in answer.plan)
+
+
+def test_replaced_and_older_snapshots(spark: Any, frame: Any, root: str) -> None:
+    """The order is that of the steps that are read, whatever came before or after."""
+    write(frame, root, keys="k", partitions=4)
+    write(frame, root, mode="overwrite", sortBy="k")
+    sorted_now, before = read(spark, root), read(spark, root, asOfStep=1)
+    write(frame.limit(10), root)
+    for table, sorts in ((sorted_now, 0), (before, 1), (read(spark, root), 1)):
+        answer = Answer(joined(table, sorted_now).groupBy("k").count())
+        assert answer.count("Sort") == sorts, answer.plan
+    assert Answer(sorted_now.groupBy("k").count()).rows == rows(frame.groupBy("k").count())
