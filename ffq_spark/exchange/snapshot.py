@@ -72,6 +72,11 @@ class Snapshot:
         pieces = self.steps.pieces if isinstance(self.steps, Steps) else tuple(self.steps)
         return sum(p.num_parts if isinstance(p, Checkpoint) else p.body.parts for p in pieces)
 
+    def part_tables(self, partitions: frozenset[int] | None = None) -> Iterator[pa.Table]:
+        """All parts of some partitions, with their statistics, in tables of one kind each."""
+        allowed = self._allowed((), partitions)
+        return (_in_partitions(table, allowed) for table in self._tables(statistics=True))
+
     def _tables(self, statistics: bool) -> Iterator[pa.Table]:
         """Parts, some with statistics: of a checkpoint's steps in one table, of others each."""
         pieces = self.steps.pieces if isinstance(self.steps, Steps) else tuple(self.steps)

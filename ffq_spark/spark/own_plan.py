@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from ffq_spark.errors import Unsupported
+from ffq_spark.exchange.bounds import bounds
 from ffq_spark.exchange.placement import placed_by, sorted_by
 from ffq_spark.exchange.pruning import Predicate
 from ffq_spark.exchange.snapshot import Snapshot
@@ -41,18 +43,21 @@ def own_plan(
         batches = partition_tasks(parts, count)
         wanted = order if request.ordered else ()
         tasks = [
-            ReadTask(batch, exchange, wanted, place_mark(place, count))
+            ReadTask(batch, exchange, wanted, place_mark(place, count), request.report)
             for place, batch in enumerate(batches)
         ]
     else:
         batches = read_tasks(parts, options) or [pa.RecordBatch.from_pylist([], parts.schema)]
-        tasks = [ReadTask(batch, exchange) for batch in batches]
+        tasks = [ReadTask(batch, exchange, reports=request.report) for batch in batches]
     note = {
         "keys": list(keys),
         "order": list(order),
         "partitions": snapshot.exchange.partitions,
         "tasks": [_sizes(batch) for batch in batches],
         **_totals(snapshot, parts),
+        # The rows of a Z-set are not known before its weights are summed.
+        "counts": not options.consolidate,
+        "bounds": {} if options.consolidate else _bounds(snapshot, options, request.bounds),
     }
     return [PlanNote.of(note), *tasks]
 
@@ -65,6 +70,28 @@ def _spark_keys(snapshot: Snapshot) -> tuple[str, ...]:
     seen = spark_arrow_schema(spark_schema(snapshot.exchange))
     written = snapshot.exchange.schema
     return keys if all(seen.field(k).type == written.field(k).type for k in keys) else ()
+
+
+def _bounds(
+    snapshot: Snapshot, options: ReadOptions, columns: Sequence[str]
+) -> dict[str, list[Any]]:
+    """Of columns that Spark reads as they were written: least, greatest, and how many nulls."""
+    if not columns or snapshot.raw is not None:
+        return {}
+    seen = spark_arrow_schema(spark_schema(snapshot.exchange))
+    written = snapshot.exchange.schema
+    known = [name for name in columns if name in written.names]
+    same = [name for name in known if seen.field(name).type == written.field(name).type]
+    found = bounds(snapshot.part_tables(options.partitions), same)
+    return {
+        name: [_json_value(of.least), _json_value(of.greatest), of.nulls]
+        for name, of in found.items()
+        if not isinstance(of.least, bytes)
+    }
+
+
+def _json_value(value: Any) -> Any:
+    return str(value) if isinstance(value, Decimal) else value
 
 
 def _sizes(parts: pa.RecordBatch) -> list[int]:
@@ -82,4 +109,5 @@ def _totals(snapshot: Snapshot, parts: pa.Table) -> dict[str, Any]:
         "parts_pruned": snapshot.num_parts - parts.num_rows,
         "partitions_read": read,
         "partitions_pruned": snapshot.exchange.partitions - read,
+        "replaced": 0 if snapshot.newest is None else snapshot.newest - len(snapshot.steps),
     }

@@ -11,11 +11,16 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark.accumulators import Accumulator, AccumulatorParam
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
+from ffq_spark.store import ReadTotals
+
 _REQUEST = "ffq.plan"
-BEGIN, END = b"\x01ffq<", b">ffq\x01"
+_BEGIN, _END = b"\x01ffq<", b">ffq\x01"
+# Spark counts its own up from 0, and special ones down.
+_REPORT = -(1 << 20)
 
 
 @dataclass(frozen=True)
@@ -27,21 +32,26 @@ class PlanRequest:
     """Whether the rows of each task come in the order that the note told before."""
     bounds: tuple[str, ...] = ()
     """Columns whose least and greatest value the note shall tell."""
+    report: bool = False
+    """Whether tasks shall tell what they asked of storage."""
 
 
 def requested(schema: StructType) -> PlanRequest | None:
     """What the plugin asks for, by the mark that it puts on the columns; None without the plugin.
 
     >>> from pyspark.sql.types import LongType, StructField
-    >>> mark = {"ffq.plan": '{"partitions": 8, "ordered": false, "bounds": []}'}
+    >>> mark = {"ffq.plan": '{"partitions": 8, "ordered": true, "bounds": [], "report": false}'}
     >>> requested(StructType([StructField("k", LongType(), True, mark)]))
-    PlanRequest(partitions=8, ordered=False, bounds=())
+    PlanRequest(partitions=8, ordered=True, bounds=(), report=False)
     """
     for field in schema.fields:
         if _REQUEST in field.metadata:
             document = json.loads(field.metadata[_REQUEST])
             return PlanRequest(
-                int(document["partitions"]), bool(document["ordered"]), tuple(document["bounds"])
+                int(document["partitions"]),
+                bool(document["ordered"]),
+                tuple(document["bounds"]),
+                bool(document["report"]),
             )
     return None
 
@@ -60,8 +70,7 @@ class PlanNote(InputPartition):
         >>> b'{"rows": 3}' in pickle.dumps(PlanNote.of({"rows": 3}))
         True
         """
-        # JSON in ASCII has no character that the marks begin or end with.
-        return cls(BEGIN + json.dumps(facts).encode("ascii") + END)
+        return cls(between_marks(json.dumps(facts)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PlanNote, (self.text,)
@@ -69,4 +78,31 @@ class PlanNote(InputPartition):
 
 def place_mark(position: int, count: int) -> bytes:
     """What the task of a partition carries, so that the JVM sees that it is in its place."""
-    return BEGIN + f"{position}/{count}".encode("ascii") + END
+    return between_marks(f"{position}/{count}")
+
+
+def between_marks(text: str) -> bytes:
+    """JSON in ASCII has no character that the marks begin or end with."""
+    return _BEGIN + text.encode("ascii") + _END
+
+
+def report(totals: ReadTotals) -> None:
+    """Tell the JVM at the end of this task what it asked of storage.
+
+    The plugin gives the task an accumulator of its own. Nobody else knows this one, so a task that
+    the plugin does not run must not report.
+    """
+    facts = {
+        "requests": totals.requests,
+        "bytes": totals.bytes,
+        "waited_ms": int(totals.waited_seconds * 1000),
+    }
+    Accumulator(_REPORT, between_marks(json.dumps(facts)), _Latest())
+
+
+class _Latest(AccumulatorParam[bytes]):
+    def zero(self, value: bytes) -> bytes:
+        return value
+
+    def addInPlace(self, value1: bytes, value2: bytes) -> bytes:
+        return value2

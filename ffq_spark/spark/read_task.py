@@ -20,6 +20,7 @@ from ffq_spark.format import layout
 from ffq_spark.format.conform import conform
 from ffq_spark.format.records import ExchangeRecord
 from ffq_spark.options import ReadOptions
+from ffq_spark.spark.plan_note import report
 from ffq_spark.spark.types import (
     METADATA_COLUMNS,
     output_columns,
@@ -28,7 +29,7 @@ from ffq_spark.spark.types import (
     spark_schema,
 )
 from ffq_spark.spark.worker import freeze_heap
-from ffq_spark.store import Store
+from ffq_spark.store import ReadTotals, Store
 
 _PART_FIELDS = {field.name: field for field in (*PARTS_SCHEMA, CHUNKS_FIELD)}
 _FOR_METADATA = frozenset({"query", "stage", "map_task", "attempt"})
@@ -47,17 +48,21 @@ class ReadTask(InputPartition):
         exchange: bytes,
         order: tuple[str, ...] = (),
         place: bytes = b"",
+        reports: bool = False,
     ) -> None:
         self._parts = parts
         self._exchange = exchange
         self.order = order
         """The order in which the rows are to come: all parts are sorted by it."""
         self._place = place
+        self.reports = reports
+        """Whether the plugin waits for a report at the end."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         names = tuple(self._parts.schema.names)
         message = self._parts.serialize().to_pybytes()
-        return _received, (message, names, self._exchange, self.order, self._place)
+        known = (self._exchange, self.order, self._place, self.reports)
+        return _received, (message, names, *known)
 
     @property
     def parts(self) -> pa.Table:
@@ -68,12 +73,9 @@ class ReadTask(InputPartition):
         return ExchangeRecord.decode(self._exchange, layout.EXCHANGE)
 
 
-def _received(
-    message: bytes, names: tuple[str, ...], exchange: bytes, order: tuple[str, ...], place: bytes
-) -> ReadTask:
+def _received(message: bytes, names: tuple[str, ...], *known: Any) -> ReadTask:
     schema = pa.schema([_PART_FIELDS[name] for name in names])
-    parts = pa.ipc.read_record_batch(pa.py_buffer(message), schema)
-    return ReadTask(parts, exchange, order, place)
+    return ReadTask(pa.ipc.read_record_batch(pa.py_buffer(message), schema), *known)
 
 
 def plan_tasks(
@@ -95,7 +97,7 @@ def chosen_parts(
     schema: StructType,
     predicates: Sequence[Predicate],
 ) -> pa.Table:
-    """The parts that a read needs, with what its tasks must know of them."""
+    """The parts that a read needs."""
     _check_schema(snapshot, schema)
     check_consolidates(snapshot.exchange, options)
     parts = snapshot.parts(usable(predicates, snapshot.exchange, options), options.partitions)
@@ -127,6 +129,7 @@ def read_task(
     extra = {field.name for field in METADATA_FIELDS}
     columns = [name for name in wanted.names if name not in extra]
     metadata = len(columns) < len(wanted)
+    totals = ReadTotals()
     batches = read_rows(
         store,
         task.parts,
@@ -135,5 +138,9 @@ def read_task(
         columns=columns,
         metadata=metadata,
         order=task.order,
+        totals=totals,
     )
-    return (conform(batch, wanted) for batch in batches)
+    for batch in batches:
+        yield conform(batch, wanted)
+    if task.reports:
+        report(totals)

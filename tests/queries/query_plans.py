@@ -49,3 +49,23 @@ class Answer:
         """The partitions of each scan of an exchange; 0 for one in few large tasks."""
         found = [rest for node, rest in self.plan if node == "FfqScan"]
         return [int(m[1]) if (m := re.search(r" (\d+) partitions", rest)) else 0 for rest in found]
+
+
+def scan_metrics(query: Any) -> list[dict[str, int]]:
+    """The metrics of each scan of an exchange, after the query was run."""
+    found = []
+    pending = [query._jdf.queryExecution().executedPlan()]
+    while pending:
+        plan = pending.pop()
+        kind = plan.getClass().getSimpleName()
+        if kind == "AdaptiveSparkPlanExec":
+            pending.append(plan.executedPlan())
+        elif kind.endswith("QueryStageExec"):
+            pending.append(plan.plan())
+        elif kind == "FfqScanExec":
+            entries = plan.metrics().toSeq()
+            pairs = [entries.apply(i) for i in range(entries.size())]
+            found.append({pair._1(): pair._2().value() for pair in pairs})
+        children = plan.children()
+        pending += [children.apply(i) for i in reversed(range(children.size()))]
+    return found

@@ -4,7 +4,7 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.connector.metric.CustomTaskMetric
 import org.apache.spark.sql.connector.read.{InputPartition, PartitionReader, PartitionReaderFactory}
 import org.apache.spark.sql.execution.datasources.v2.python.{PythonCustomMetric, PythonInputPartition, PythonPartitionReaderFactory, UserDefinedPythonDataSource}
-import org.apache.spark.sql.execution.python.ffq.{PythonColumns, PythonSettings}
+import org.apache.spark.sql.execution.python.ffq.{PythonColumns, PythonSettings, TaskReports}
 import org.apache.spark.sql.types._
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
@@ -25,9 +25,11 @@ private class ColumnReaders(
     new PartitionReader[ColumnarBatch] {
 
       private val metrics = PythonCustomMetric.pythonMetrics
+      private val reports = new TaskReports(PlanNote.text)
+      private var rows = 0L
 
       private val batches = PythonColumns.run(
-        source.createPythonFunction(function),
+        reports.of(source.createPythonFunction(function)),
         UserDefinedPythonDataSource.readInputSchema,
         Iterator.single(InternalRow(partition.asInstanceOf[PythonInputPartition].pickedPartition)),
         columns.length,
@@ -36,12 +38,17 @@ private class ColumnReaders(
 
       override def next(): Boolean = batches.hasNext
 
-      override def get(): ColumnarBatch = batches.next()
+      override def get(): ColumnarBatch = {
+        val batch = batches.next()
+        rows += batch.numRows()
+        batch
+      }
 
       override def close(): Unit = ()
 
       override def currentMetricsValues(): Array[CustomTaskMetric] =
-        source.createPythonTaskMetrics(metrics.map { case (name, metric) => name -> metric.value })
+        source.createPythonTaskMetrics(metrics.map { case (name, metric) => name -> metric.value }) ++
+          ScanMetrics.reported.map(name => ScanMetrics.task(name, reports.number(name))) :+ ScanMetrics.task("rows", rows)
     }
 }
 

@@ -23,7 +23,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
 private[spark] case class ExchangeScan(
     columns: StructType,
     filters: Set[Filter],
-    options: CaseInsensitiveStringMap)(source: PythonDataSourceV2)
+    options: CaseInsensitiveStringMap)(source: PythonDataSourceV2, share: Double)
     extends Scan with SupportsReportStatistics with SupportsRuntimeV2Filtering {
 
   private val plans = new ConcurrentHashMap[(PlanRequest, Set[Filter]), ScanPlan]
@@ -43,7 +43,8 @@ private[spark] case class ExchangeScan(
   override def description(): String = "ffqshuffle " + columns.fieldNames.mkString("[", ", ", "]") +
     (if (filters.isEmpty) "" else filters.mkString(" pruned by [", ", ", "]"))
 
-  override def supportedCustomMetrics(): Array[CustomMetric] = Internals.source(shared).createPythonMetrics()
+  override def supportedCustomMetrics(): Array[CustomMetric] =
+    Internals.source(shared).createPythonMetrics() ++ ScanMetrics.all
 
   override def columnarSupportMode(): Scan.ColumnarSupportMode =
     if (isColumnar) Scan.ColumnarSupportMode.SUPPORTED else Scan.ColumnarSupportMode.UNSUPPORTED
@@ -60,7 +61,8 @@ private[spark] case class ExchangeScan(
   }
 
   /** What Python plans for a layout, once; `more` are filters known only now. */
-  def plan(layout: Layout, more: Set[Filter] = Set.empty): ScanPlan = plan(PlanRequest(layout), more)
+  def plan(layout: Layout, more: Set[Filter] = Set.empty): ScanPlan =
+    plan(PlanRequest(layout, report = isColumnar), more)
 
   private def plan(request: PlanRequest, more: Set[Filter]): ScanPlan =
     plans.computeIfAbsent((request, more), _ => {
@@ -78,14 +80,17 @@ private[spark] case class ExchangeScan(
   /** The note of the plain plan. */
   def note: Option[PlanNote] = plan(Layout()).note
 
+  /** A note with the bounds of columns. */
+  def noteOf(bounds: Seq[String]): Option[PlanNote] = plan(PlanRequest(bounds = bounds), Set.empty).note
+
   /** The input of each task, or none for a partition without rows. */
   def partitions(plan: ScanPlan, layout: Layout): Seq[Option[InputPartition]] = {
     val count = layout.partitions
-    val parts = plan.note.map(_.taskParts)
-    if (count > 0 && (plan.tasks.length != count || parts.isEmpty)) misplaced(layout)
+    val sizes = plan.note.map(_.tasks)
+    if (count > 0 && (plan.tasks.length != count || sizes.isEmpty)) misplaced(layout)
     plan.tasks.zipWithIndex.map { case (task, index) =>
       if (count > 0 && !PlanNote.isAt(task, index, count)) misplaced(layout)
-      if (parts.exists(_(index) == 0)) None else Some(PythonInputPartition(index, task))
+      if (sizes.exists(_(index).head == 0)) None else Some(PythonInputPartition(index, task))
     }
   }
 
@@ -102,7 +107,8 @@ private[spark] case class ExchangeScan(
 
   override def estimateStatistics(): Statistics = new Statistics {
 
-    override def sizeInBytes(): OptionalLong = note.fold(OptionalLong.empty())(n => OptionalLong.of(n.number("bytes")))
+    override def sizeInBytes(): OptionalLong =
+      note.fold(OptionalLong.empty())(n => OptionalLong.of((n.number("bytes") * share).ceil.toLong))
 
     override def numRows(): OptionalLong = note.fold(OptionalLong.empty())(n => OptionalLong.of(n.number("rows")))
   }

@@ -3,7 +3,8 @@ package io.ffq.spark
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.connector.catalog.{SupportsRead, Table, TableCapability}
-import org.apache.spark.sql.connector.read.{Scan, ScanBuilder, SupportsPushDownFilters, SupportsPushDownRequiredColumns}
+import org.apache.spark.sql.connector.expressions.aggregate.Aggregation
+import org.apache.spark.sql.connector.read.{Scan, ScanBuilder, SupportsPushDownAggregates, SupportsPushDownFilters, SupportsPushDownRequiredColumns}
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 import org.apache.spark.sql.execution.datasources.v2.python.{PythonDataSourceV2, PythonTable}
 import org.apache.spark.sql.sources._
@@ -50,10 +51,12 @@ private object ExchangeTable {
 }
 
 private class ExchangeScanBuilder(source: PythonDataSourceV2, all: StructType, options: CaseInsensitiveStringMap)
-    extends ScanBuilder with SupportsPushDownFilters with SupportsPushDownRequiredColumns {
+    extends ScanBuilder with SupportsPushDownFilters with SupportsPushDownRequiredColumns
+    with SupportsPushDownAggregates {
 
   private var filters = Array.empty[Filter]
   private var columns = all
+  private var answer: Option[Scan] = None
 
   /** Spark applies all filters again: ours only prune. */
   override def pushFilters(pushed: Array[Filter]): Array[Filter] = {
@@ -76,5 +79,18 @@ private class ExchangeScanBuilder(source: PythonDataSourceV2, all: StructType, o
     columns = StructType(if (named.isEmpty) Seq(all.minBy(_.dataType.defaultSize)) else named)
   }
 
-  override def build(): Scan = ExchangeScan(columns, filters.toSet, options)(source)
+  /** Spark pushes aggregates only where no filter is left, and all of ours are. */
+  override def supportCompletePushDown(aggregation: Aggregation): Boolean = {
+    answer = if (Settings.plansLayouts()) KnownAnswer.of(aggregation, all, scan(all)) else None
+    answer.isDefined
+  }
+
+  override def pushAggregation(aggregation: Aggregation): Boolean = answer.isDefined
+
+  override def build(): Scan = answer.getOrElse(scan(columns))
+
+  private def scan(columns: StructType): ExchangeScan = {
+    val share = columns.defaultSize.toDouble / all.defaultSize.max(1)
+    ExchangeScan(columns, filters.toSet, options)(source, share)
+  }
 }

@@ -51,8 +51,11 @@ case class FfqScanExec(
 
   @transient override lazy val readerFactory: PartitionReaderFactory = scan.readers(plan)
 
-  @transient override lazy val inputRDD: RDD[InternalRow] =
-    new DataSourceRDD(sparkContext, tasks, readerFactory, supportsColumnar, customMetrics)
+  @transient override lazy val inputRDD: RDD[InternalRow] = {
+    val rdd = new DataSourceRDD(sparkContext, tasks, readerFactory, supportsColumnar, customMetrics)
+    plan.note.foreach(note => postDriverMetrics(ScanMetrics.ofPlan(note)))
+    rdd
+  }
 
   override protected def doCanonicalize(): FfqScanExec = copy(
     output = output.map(QueryPlan.normalizeExpressions(_, output)),
@@ -89,10 +92,13 @@ object FfqScanExec {
     case other => isPlain(other)
   }
 
+  /** More keys than this meet nearly every partition, and take longer to hash than to read. */
+  private val MostValues = 4096
+
   /** A filter that became known at run time, as a source's filter; others prune nothing. */
   private def filter(condition: Expression): Option[sources.Filter] = condition match {
     case DynamicPruningExpression(in @ InSubqueryExec(column: Attribute, _, _, _, _, _)) =>
-      in.values().map { values =>
+      in.values().filter(_.length <= MostValues).map { values =>
         val external = CatalystTypeConverters.createToScalaConverter(column.dataType)
         sources.In(column.name, values.map(external))
       }

@@ -41,7 +41,7 @@ private class ScanStrategy(session: SparkSession) extends SparkStrategy {
   }
 
   private def isWanted(plan: LogicalPlan): Boolean =
-    Settings.plansLayouts(classic) && plan.collectLeaves().exists {
+    Settings.plansLayouts() && plan.collectLeaves().exists {
       case relation: DataSourceV2ScanRelation => relation.scan.isInstanceOf[ExchangeScan]
       case _ => false
     }

@@ -11,12 +11,12 @@ import org.apache.spark.sql.types.{MetadataBuilder, StructField, StructType}
 private[spark] case class Layout(partitions: Int = 0, ordered: Boolean = false)
 
 /** What a scan asks Python to plan; it travels as metadata of the columns. */
-private case class PlanRequest(layout: Layout = Layout(), bounds: Seq[String] = Nil) {
+private case class PlanRequest(layout: Layout = Layout(), bounds: Seq[String] = Nil, report: Boolean = false) {
 
   def mark(columns: StructType): StructType = {
     val mapper = new ObjectMapper
     val document = mapper.createObjectNode()
-    document.put("partitions", layout.partitions).put("ordered", layout.ordered)
+    document.put("partitions", layout.partitions).put("ordered", layout.ordered).put("report", report)
     val names = document.putArray("bounds")
     bounds.foreach(names.add(_))
     val text = mapper.writeValueAsString(document)
@@ -38,10 +38,17 @@ private[spark] class PlanNote(document: JsonNode) {
 
   val partitions: Int = document.get("partitions").asInt()
 
-  /** How many parts each task has. */
-  lazy val taskParts: Seq[Int] = document.get("tasks").elements().asScala.map(_.get(0).asInt()).toSeq
+  /** Of each task its parts, rows and bytes. */
+  lazy val tasks: IndexedSeq[Seq[Long]] =
+    document.get("tasks").elements().asScala.map(_.elements().asScala.map(_.asLong()).toSeq).toIndexedSeq
+
+  /** Whether `rows` is what a count gives. */
+  val counts: Boolean = document.get("counts").asBoolean()
 
   def number(name: String): Long = document.get(name).asLong()
+
+  /** The least value, the greatest, and how many nulls: of columns that were asked for and are known. */
+  def bounds(column: String): Option[JsonNode] = Option(document.get("bounds").get(column))
 
   private def names(field: String): Seq[String] = document.get(field).elements().asScala.map(_.asText()).toSeq
 }
@@ -59,7 +66,7 @@ private[spark] object PlanNote {
   def isAt(task: Array[Byte], place: Int, count: Int): Boolean = text(task).contains(s"$place/$count")
 
   /** Pickles hold bytes as they are: what is between the marks. */
-  private def text(task: Array[Byte]): Option[String] = {
+  def text(task: Array[Byte]): Option[String] = {
     val start = task.indexOfSlice(Begin)
     val end = if (start < 0) -1 else task.indexOfSlice(End, start)
     if (end < 0) None else Some(new String(task, start + Begin.length, end - start - Begin.length, US_ASCII))

@@ -5,7 +5,7 @@ import java.util.{Properties, UUID}
 import scala.jdk.CollectionConverters._
 
 import org.apache.spark.{SPARK_VERSION, SparkConf}
-import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.internal.SQLConf
 
 /** What the bridge reads from `spark.ffq.*`, and who this application is. */
 private[spark] object Settings {
@@ -84,9 +84,8 @@ private[spark] object Settings {
       .orElse(sys.env.get("PYSPARK_PYTHON"))
       .getOrElse("python3")
 
-  /** Whether scans may tell Spark how their rows are partitioned. */
-  def plansLayouts(session: SparkSession): Boolean =
-    session.conf.get(Prefix + "planner.enabled", "true").toBoolean
+  /** Whether the session lets scans tell Spark how their rows are partitioned, and answer counts. */
+  def plansLayouts(): Boolean = SQLConf.get.getConfString(Prefix + "planner.enabled", "true").toBoolean
 
   /** `spark.ffq.<name>` settings that are not the bridge's own, as options. */
   def options(all: Iterable[(String, String)]): Map[String, String] =

@@ -1,0 +1,73 @@
+"""The least and greatest value of columns, and how often they are null, from manifests alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Of one column; both ends are None if it has no value but nulls. Times are integers."""
+
+    least: Any
+    greatest: Any
+    nulls: int
+
+
+def bounds(tables: Iterable[pa.Table], columns: Sequence[str]) -> dict[str, Bounds]:
+    """Bounds of those columns that all parts have exact ones of.
+
+    >>> stats = pa.array([{"k": {"min": 1, "max": 5, "nulls": 0}}])
+    >>> bounds([pa.table({"rows": [3], "stats": stats})], ["k", "v"])
+    {'k': Bounds(least=1, greatest=5, nulls=0)}
+    """
+    parts = [table for table in tables if table.num_rows]
+    found = {name: _merged([_of_table(table, name) for table in parts]) for name in columns}
+    return {name: known for name, known in found.items() if known is not None}
+
+
+def _of_table(table: pa.Table, name: str) -> Bounds | None:
+    stats = table.schema.field("stats").type if "stats" in table.schema.names else ()
+    if name not in {field.name for field in stats}:
+        return None
+    column = pc.struct_field(table["stats"], name)
+    low, high = (_plain(pc.struct_field(column, field)) for field in ("min", "max"))
+    nulls = pc.struct_field(column, "nulls")
+    if nulls.null_count:
+        return None
+    # Where there is a value there are bounds, or they are not known: NaN is beside them.
+    valued = pc.less(nulls, table["rows"])
+    low, high = low.filter(valued), high.filter(valued)
+    if low.null_count or high.null_count or _has_zero(low) or _has_zero(high):
+        return None
+    total = pc.sum(nulls).as_py()
+    return Bounds(pc.min(low).as_py(), pc.max(high).as_py(), total)
+
+
+def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Python's own dates end at the year 9999."""
+    if not pa.types.is_temporal(values.type):
+        return values
+    return values.cast(pa.int32() if values.type.bit_width == 32 else pa.int64())
+
+
+def _has_zero(values: pa.ChunkedArray) -> bool:
+    """Whether a bound is 0.0, of which there are two with one order."""
+    if not pa.types.is_floating(values.type):
+        return False
+    return bool(pc.any(pc.equal(values, 0.0)).as_py())
+
+
+def _merged(found: Sequence[Bounds | None]) -> Bounds | None:
+    known = [one for one in found if one is not None]
+    if len(known) < len(found):
+        return None
+    low = [one.least for one in known if one.least is not None]
+    high = [one.greatest for one in known if one.greatest is not None]
+    nulls = sum(one.nulls for one in known)
+    return Bounds(min(low, default=None), max(high, default=None), nulls)

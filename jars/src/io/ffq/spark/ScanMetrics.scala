@@ -1,0 +1,47 @@
+package io.ffq.spark
+
+import org.apache.spark.sql.connector.metric.{CustomMetric, CustomSumMetric, CustomTaskMetric}
+import org.apache.spark.sql.execution.datasources.v2.python.PythonCustomMetric
+
+/** What the SQL tab shows of a scan. */
+private[spark] object ScanMetrics {
+
+  private val OfPlan = Seq(
+    "partitions_read" -> "FFQ partitions read",
+    "partitions_pruned" -> "FFQ partitions pruned",
+    "parts" -> "FFQ parts read",
+    "parts_pruned" -> "FFQ parts pruned",
+    "replaced" -> "FFQ replaced steps ignored")
+
+  private val OfTasks = Seq(
+    "rows" -> "FFQ rows read",
+    "requests" -> "FFQ requests to storage",
+    "waited_ms" -> "FFQ milliseconds waited for credits and storage")
+
+  private val Bytes = "bytes" -> "FFQ bytes read"
+
+  /** What tasks report when they end. */
+  val reported: Seq[String] = Seq("bytes", "requests", "waited_ms")
+
+  def all: Array[CustomMetric] =
+    ((OfPlan ++ OfTasks).map { case (name, text) => new ScanSum(key(name), text): CustomMetric } :+
+      new PythonCustomMetric(key(Bytes._1), Bytes._2)).toArray
+
+  def ofPlan(note: PlanNote): Array[CustomTaskMetric] =
+    OfPlan.map { case (name, _) => task(name, note.number(name)) }.toArray
+
+  def task(of: String, found: Long): CustomTaskMetric = new CustomTaskMetric {
+
+    override def name(): String = key(of)
+
+    override def value(): Long = found
+  }
+
+  private def key(name: String): String = s"ffq_$name"
+}
+
+/** A sum over tasks. Spark makes one without a name to add values up. */
+class ScanSum(override val name: String, override val description: String) extends CustomSumMetric {
+
+  def this() = this(null, null)
+}

@@ -1,0 +1,165 @@
+"""What manifests know is not read again: counts, bounds, sizes; and what a join rules out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from query_plans import Answer, conf, scan_metrics
+from spark_rows import failure, files, read, rows, write
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = [
+    "IF(id % 13 = 0, NULL, id % 90) AS k",
+    "id AS v",
+    "CAST(id AS SMALLINT) AS h",
+    "CAST(id / 7 + 1 AS DOUBLE) AS d",
+    "IF(id = 5, DOUBLE('NaN'), 1.5D) AS nan",
+    "IF(id = 5, 0.0D, -0.0D) AS zero",
+    "CAST(id AS DECIMAL(9, 2)) AS m",
+    "CONCAT('é', id) AS s",
+    "DATE_ADD(DATE'9990-01-01', CAST(id * 30 AS INT)) AS day",
+    "TIMESTAMP'2020-01-01 00:00:00' + MAKE_DT_INTERVAL(0, id) AS t",
+    "CAST(NULL AS INT) AS none",
+    "UNHEX(LPAD(HEX(id % 256), 2, '0')) AS b",
+    "id % 3 = 0 AS o",
+]
+NAMES = ["k", "v", "h", "d", "m", "s", "day", "t", "none"]
+KNOWN = [
+    "COUNT(*)",
+    "COUNT(1) AS one",
+    "COUNT(k)",
+    *(f"{of}({name})" for name in NAMES for of in ("MIN", "MAX")),
+]
+ASKED_OF_PARTS = ["SUM(v)", "MIN(nan)", "MAX(zero)", "MIN(b)", "COUNT(DISTINCT k)", "MAX(v + 1)"]
+
+
+@pytest.fixture(scope="module")
+def frame(spark: Any) -> Any:
+    return spark.range(0, 500, 1, 2).selectExpr(*COLUMNS)
+
+
+@pytest.fixture(scope="module")
+def root(frame: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Two steps, with all statistics, and one before that was replaced."""
+    root = str(tmp_path_factory.mktemp("known") / "root")
+    write(frame.limit(5), root, keys="k", partitions=16, statistics="all")
+    write(frame.where("v < 100"), root, mode="overwrite", statistics="all")
+    write(frame.where("v >= 100"), root, statistics="all")
+    return root
+
+
+@pytest.fixture
+def no_parts(root: str) -> Iterator[None]:
+    """The exchange without a single part."""
+    hidden = Path(root, "shuffle").rename(Path(root).parent / "hidden")
+    yield
+    hidden.rename(Path(root, "shuffle"))
+
+
+def test_counts_and_bounds_open_no_part(spark: Any, frame: Any, root: str, no_parts: None) -> None:
+    exchange = read(spark, root)
+    assert exchange.count() == 500
+    assert rows(exchange.selectExpr(*KNOWN)) == rows(frame.selectExpr(*KNOWN))
+    some = read(spark, root, partitions="0-3").count()
+    assert some == frame.where("PMOD(HASH(k), 16) < 4").count()
+    assert read(spark, root, asOfStep=2).selectExpr("MAX(v)").first()[0] == 99
+    assert "FFQ_CORRUPT_PART" in failure(exchange.selectExpr("SUM(v)").collect)
+
+
+@pytest.mark.parametrize("function", ASKED_OF_PARTS)
+def test_what_is_not_known_is_read(spark: Any, frame: Any, root: str, function: str) -> None:
+    answer = Answer(read(spark, root).selectExpr(function, "COUNT(*) AS n"))
+    assert answer.rows == rows(frame.selectExpr(function, "COUNT(*) AS n"))
+    assert answer.count("FfqScan") == 1
+
+
+def test_filters_and_groups_are_read(spark: Any, frame: Any, root: str) -> None:
+    for table in (exchange := read(spark, root)), frame:
+        assert table.where("v > 400").count() == 99
+        assert table.where("v > 400").selectExpr("MIN(v)").first()[0] == 401
+        assert table.groupBy("o").count().count() == 2
+        assert table.limit(7).count() == 7
+    with conf(spark, spark_ffq_planner_enabled="false"):
+        assert Answer(exchange.selectExpr("COUNT(*)")).count("FfqScan") == 1
+
+
+def test_bounds_need_statistics_of_all_steps(spark: Any, tmp_path: Path) -> None:
+    """A step without them, and none at all."""
+    root = str(tmp_path / "root")
+    frame = spark.range(100).selectExpr("id AS k", "id AS v")
+    write(frame, root, keys="k", partitions=4)
+    assert Answer(read(spark, root).selectExpr("MAX(v)")).count("FfqScan") == 0
+    write(frame.selectExpr("k", "v + 1000 AS v"), root, statistics="none")
+    answer = Answer(read(spark, root).selectExpr("MAX(v)", "COUNT(*)"))
+    assert (answer.rows, answer.count("FfqScan")) == (["(1099, 200)"], 1)
+
+
+def test_weights_are_summed_before_rows_are_counted(spark: Any, tmp_path: Path) -> None:
+    root = str(tmp_path / "root")
+    frame = spark.createDataFrame([(1, 1), (1, -1), (2, 1)], "k INT, w INT")
+    write(frame, root, keys="k", partitions=2, weightColumn="w")
+    assert read(spark, root).count() == 3
+    assert read(spark, root, consolidate="true").count() == 1
+    assert read(spark, root, consolidate="true").groupBy("k").count().collect() == [(2, 1)]
+
+
+def test_small_exchanges_are_broadcast(spark: Any, frame: Any, root: str) -> None:
+    """Their size is known, and grows with the columns that are read."""
+    exchange = read(spark, root)
+
+    def size(table: Any) -> int:
+        return int(table._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
+
+    parts = sum(Path(root, name).stat().st_size for name in files(root, "shuffle"))
+    assert 0 < 4 * size(exchange.select("v")) < size(exchange) <= parts
+    table = spark.range(100_000_000).selectExpr("id AS v", "id AS x")
+    answer = Answer(table.join(exchange.select("v", "s"), "v").where("x < 50"))
+    assert len(answer.rows) == 50
+    assert (answer.count("BroadcastHashJoin"), answer.shuffles) == (1, 0)
+
+
+@pytest.mark.parametrize("adaptive", ["true", "false"])
+def test_a_join_prunes_partitions_while_it_runs(spark: Any, tmp_path: Path, adaptive: str) -> None:
+    """By keys that only the other side's filter finds, in the plain form and by partitions."""
+    root = str(tmp_path / "root")
+    big = spark.range(0, 3000, 1, 2).selectExpr("id % 300 AS k", "id AS v")
+    write(big, root, keys="k", partitions=32)
+    small = str(tmp_path / "small")
+    names = spark.range(300).selectExpr("id AS k", "CONCAT('name ', id % 100) AS name")
+    write(names, small, keys="k", partitions=2)
+    exchange, dimension = read(spark, root), read(spark, small).where("name = 'name 7'")
+    wanted = [
+        row.p for row in names.where("name = 'name 7'").selectExpr("PMOD(HASH(k), 32) p").collect()
+    ]
+    with conf(spark, spark_sql_adaptive_enabled=adaptive):
+        joined = exchange.join(dimension, "k")
+        for query in joined, joined.groupBy("k").count():
+            found = sorted(tuple(row) for row in query.collect())
+            other = big.join(names.where("name = 'name 7'"), "k")
+            other = other if query is joined else other.groupBy("k").count()
+            assert found == sorted(tuple(row) for row in other.collect())
+            metrics = scan_metrics(query)[0]
+            assert metrics["ffq_partitions_read"] == len(set(wanted))
+            assert metrics["ffq_partitions_pruned"] == 32 - len(set(wanted))
+
+
+def test_metrics_of_a_scan(spark: Any, frame: Any, root: str) -> None:
+    exchange = read(spark, root)
+    query = exchange.select("v")
+    assert len(query.collect()) == 500
+    (metrics,) = scan_metrics(query)
+    parts = len([name for name in files(root, "shuffle") if name.endswith(".ipc")])
+    assert metrics["ffq_partitions_read"] == 16
+    assert metrics["ffq_rows"] == metrics["numOutputRows"] == 500
+    assert metrics["ffq_replaced"] == 1
+    assert 0 < metrics["ffq_parts"] < parts
+    assert metrics["ffq_bytes"] > 500 * 8
+    query = exchange.where("k = 7").select("v")
+    query.collect()
+    (metrics,) = scan_metrics(query)
+    assert (metrics["ffq_partitions_read"], metrics["ffq_partitions_pruned"]) == (1, 15)
+    assert metrics["ffq_parts_pruned"] > 0
