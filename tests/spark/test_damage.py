@@ -58,8 +58,8 @@ def test_a_missing_part_is_an_error(spark: Any, copy: Path) -> None:
     path = part(copy)
     path.unlink()
     assert_unreadable(spark, copy, path)
-    # A count of all rows is the manifest's; one that looks at rows must not take a part that is gone
-    # for an empty one.
+    # A count of all rows is the manifest's; one that looks at rows must not take a part that is
+    # gone for an empty one.
     assert "FFQ_CORRUPT_PART" in failure(read(spark, str(copy)).where("id >= 0").count)
 
 
