@@ -26,15 +26,30 @@ def conf(spark: Any, **settings: Any) -> Iterator[None]:
             spark.conf.unset(name) if value is None else spark.conf.set(name, value)
 
 
+def executed_nodes(query: Any) -> list[tuple[str, str]]:
+    """The nodes of the plan that a query was run by, each by its name and the rest of its line.
+
+    Plans of subqueries count; those that adaptive execution began with do not.
+    """
+    found = []
+    skipped: int | None = None
+    for line in query._jdf.queryExecution().executedPlan().toString().splitlines():
+        depth = len(line) - len(line.lstrip(" :+-|"))
+        if skipped is not None and depth > skipped:
+            continue
+        skipped = depth - 3 if "== Initial Plan ==" in line else None
+        if skipped is None and (node := _NODE.match(line)):
+            found.append((node[1], node[2]))
+    return found
+
+
 class Answer:
     """A query's rows, and the plan that they came by."""
 
     def __init__(self, query: Any) -> None:
         ran = exact(query)
         self.rows = sorted(repr(tuple(row)) for row in ran.collect())
-        text = ran._jdf.queryExecution().executedPlan().toString()
-        lines = text.split("+- == Initial Plan ==")[0].splitlines()
-        self.plan = [(found[1], found[2]) for line in lines if (found := _NODE.match(line))]
+        self.plan = executed_nodes(ran)
 
     def count(self, name: str) -> int:
         """How many nodes of a name the plan has."""

@@ -141,6 +141,12 @@ SOME: dict[str, tuple[Query, int, list[int]]] = {
     "another type": (lambda t: t["a"].join(t["d"].drop("g"), "k"), 1, [8, 0]),
     "an expression": (lambda t: t["a"].groupBy(f.col("k") + 1).count(), 1, [0]),
     "sizes without a factor": (joined("a", "e"), 1, [8, 0]),
+    # Whether `a` is read as `c` is decided before it is known how Spark joins `a` with `e`.
+    "sizes without a factor below another join": (
+        lambda t: joined("a", "e")(t).join(t["c"].selectExpr("k", "w AS u"), "k"),
+        2,
+        [8, 0, 0],
+    ),
     "keys that were hashed in another order": (joined("m", "o", on=["k", "g"]), 1, [6, 0]),
     "everything": (lambda t: t["a"].agg(f.sum("v")), 1, [0]),
     "sorted": (lambda t: t["a"].orderBy("v"), 1, [0]),

@@ -34,7 +34,7 @@ Plan = Callable[[dict[str, Any]], Any]
 def tables(
     spark: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Each table as an exchange of two steps, one after a step that was replaced, and as Parquet."""
+    """Each table as an exchange of two steps, one of them after a replaced one, and as Parquet."""
     folder = tmp_path_factory.mktemp("random")
     exchanges, parquet = {}, {}
     for number, (name, options) in enumerate(TABLES.items()):

@@ -2,6 +2,8 @@ package io.ffq.spark
 
 import java.util.{Collections, IdentityHashMap}
 
+import scala.util.Try
+
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.expressions.{Expression, SortOrder}
 import org.apache.spark.sql.catalyst.planning.PhysicalOperation
@@ -68,7 +70,7 @@ private object Layouts {
       uses.find(ReplaceHashWithSortAgg(CombineAdjacentAggregation(EnsureRequirements().apply(candidate))))
       candidate.foreach {
         case ShuffleExchangeExec(wanted: HashPartitioning, child, REPARTITION_BY_COL | REPARTITION_BY_NUM, _, _)
-            if partitionings(child.outputPartitioning).exists(wanted.semanticEquals) => uses.find(child, isNeeded = true)
+            if partitionings(child).exists(wanted.semanticEquals) => uses.find(child, isNeeded = true)
         case _ =>
       }
       candidate.transformUp {
@@ -105,7 +107,7 @@ private object Layouts {
   /** Into how many partitions the keys of a join spread rows that come from scans alone. */
   private def counts(side: SparkPlan, keys: Seq[Expression]): Option[Int] =
     if (side.exists(node => node.isInstanceOf[Exchange] || node.isInstanceOf[QueryStageExec])) None
-    else partitionings(side.outputPartitioning).find { hash =>
+    else partitionings(side).find { hash =>
       hash.expressions.length == keys.length && hash.expressions.forall(e => keys.exists(_.semanticEquals(e)))
     }.map(_.numPartitions)
 
@@ -113,9 +115,13 @@ private object Layouts {
     case scan: FfqScanExec if scan.layout.partitions == from => linked(scan, scan.layout.copy(partitions = to))
   }
 
-  private def partitionings(partitioning: Partitioning): Seq[HashPartitioning] = partitioning match {
+  /** A join whose sides differ in number has no partitioning before Spark has added an exchange to it, and says so. */
+  private def partitionings(plan: SparkPlan): Seq[HashPartitioning] =
+    Try(plan.outputPartitioning).fold(_ => Nil, hashes)
+
+  private def hashes(partitioning: Partitioning): Seq[HashPartitioning] = partitioning match {
     case hash: HashPartitioning => Seq(hash)
-    case PartitioningCollection(several) => several.flatMap(partitionings)
+    case PartitioningCollection(several) => several.flatMap(hashes)
     case _ => Nil
   }
 

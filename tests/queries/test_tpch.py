@@ -1,0 +1,123 @@
+"""All 22 queries of TPC-H over exchanges give DuckDB's answers on the same data."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import subprocess
+import sys
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from query_plans import conf, executed_nodes
+from spark_rows import read, write
+from tpch import KEYS, QUERIES, query
+
+pytestmark = pytest.mark.spark
+
+
+@dataclass(frozen=True)
+class Data:
+    """Generated tables, DuckDB's answers over them, and their exchanges."""
+
+    scale: float
+    answers: dict[int, list[tuple[Any, ...]]]
+    exchanges: dict[str, Any]
+
+
+def generated(spark: Any, folder: Path, scale: float, partitions: int) -> Data:
+    command = str(Path(sys.executable).with_name("tpchgen-cli"))
+    target = ["--output-dir", str(folder)]
+    subprocess.run([command, "parquet", "-s", str(scale), *target], check=True, capture_output=True)
+    database = duckdb.connect()
+    database.execute("SET threads = 1")
+    exchanges = {}
+    for table, key in KEYS.items():
+        path = str(folder / f"{table}.parquet")
+        database.execute(f"CREATE VIEW {table} AS SELECT * FROM '{path}'")
+        root = str(folder / f"{table}.exchange")
+        count = partitions if table not in ("nation", "region") else 1
+        write(spark.read.parquet(path), root, keys=key, partitions=count, sortBy=key)
+        exchanges[table] = read(spark, root)
+    answers = {number: database.execute(query(number, scale)).fetchall() for number in QUERIES}
+    database.close()
+    return Data(scale, answers, exchanges)
+
+
+@pytest.fixture(scope="module")
+def small(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Data:
+    return generated(spark, tmp_path_factory.mktemp("tpch"), 0.01, 8)
+
+
+@pytest.fixture(scope="module")
+def large(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Data:
+    return generated(spark, tmp_path_factory.mktemp("tpch"), 0.1, 8)
+
+
+def plain(value: Any) -> Any:
+    """A value that two engines agree on: their averages and divisions have other types."""
+    if isinstance(value, (int, float, Decimal)):
+        return float(value)
+    if isinstance(value, datetime.datetime):
+        return value.date()
+    return value
+
+
+def assert_same(found: list[Any], expected: list[Any], name: str) -> None:
+    assert len(found) == len(expected), name
+    for ours, theirs in zip(found, expected, strict=True):
+        for left, right in zip(map(plain, ours), map(plain, theirs), strict=True):
+            if isinstance(left, float) and isinstance(right, float):
+                assert math.isclose(left, right, rel_tol=1e-6, abs_tol=1e-6), (name, ours, theirs)
+            else:
+                assert left == right, (name, ours, theirs)
+
+
+def run(spark: Any, data: Data, number: int, planner: str, aqe: str) -> int:
+    """Compare one query's rows with DuckDB's, in their order; how many shuffles it had."""
+    settings = {
+        "spark_ffq_planner_enabled": planner,
+        "spark_sql_adaptive_enabled": aqe,
+        # Most tables of these scales would be broadcast, and nothing be left to shuffle.
+        "spark_sql_autoBroadcastJoinThreshold": "64KB",
+    }
+    for table, exchange in data.exchanges.items():
+        exchange.createOrReplaceTempView(table)
+    with conf(spark, **settings):
+        frame = spark.sql(query(number, data.scale))
+        rows = [tuple(row) for row in frame.collect()]
+    assert rows or not data.answers[number]
+    name = f"query {number}, extension {planner}, adaptive {aqe}"
+    assert_same(rows, data.answers[number], name)
+    return sum(node == "Exchange" for node, _ in executed_nodes(frame))
+
+
+def test_answers_are_not_empty(small: Data) -> None:
+    """So small a scale leaves few queries without a row; the comparison is not of nothing."""
+    assert sum(bool(rows) for rows in small.answers.values()) >= 18
+
+
+@pytest.mark.parametrize("number", QUERIES)
+def test_answers_at_a_small_scale(spark: Any, small: Data, number: int) -> None:
+    run(spark, small, number, "true", "true")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("number", QUERIES)
+def test_answers_at_scale_a_tenth(
+    spark: Any, large: Data, number: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Extension and adaptive execution on and off: the same rows, and never more shuffles."""
+    shuffles = {
+        (planner, aqe): run(spark, large, number, planner, aqe)
+        for planner in ("true", "false")
+        for aqe in ("true", "false")
+    }
+    with capsys.disabled():
+        on, off = (f"{shuffles[p, 'true']}/{shuffles[p, 'false']}" for p in ("true", "false"))
+        print(f"\nquery {number:2}: Exchange nodes with the extension {on}, without {off} (AQE/no)")
+    assert shuffles["true", "false"] <= shuffles["false", "false"]
