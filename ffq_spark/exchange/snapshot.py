@@ -72,9 +72,9 @@ class Snapshot:
         # A checkpoint outlives the data of its steps; a manifest that is there tells that they are.
         doubtful = StepLog(self.store).expired() if checkpoints and not self.current else set()
         for checkpoint in checkpoints:
-            known, others = checkpoint.split(doubtful)
+            known, others = checkpoint.known_parts(doubtful, statistics=statistics)
             loose += others
-            yield known.parts()
+            yield known
         manifests = self.store.read_many([step.body.manifest for step in loose])
         for step, data in zip(loose, manifests, strict=True):
             try:
@@ -100,11 +100,10 @@ class Snapshot:
 def _by_partition(table: pa.Table) -> pa.Table:
     """In the order of partitions, then steps; a step's parts are ordered by map task already."""
     steps, reduces = table["step"].to_numpy(), table["reduce"].to_numpy()
-    order = np.arange(len(steps))
-    for values in (steps, reduces):
-        if np.any(np.diff(values[order]) < 0):
-            order = order[np.argsort(values[order], kind="stable")]
-    return table.take(pa.array(order)) if np.any(np.diff(order) < 0) else table
+    partition, step = np.diff(reduces), np.diff(steps)
+    if np.all((partition > 0) | ((partition == 0) & (step >= 0))):
+        return table
+    return table.take(pa.array(np.lexsort((steps, reduces))))
 
 
 def _pruned(
