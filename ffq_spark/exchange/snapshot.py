@@ -61,7 +61,8 @@ class Snapshot:
         if self.raw is not None:
             return _in_partitions(self.raw, allowed)
         tables = [_pruned(table, predicates, allowed) for table in self._tables(bool(predicates))]
-        table = pa.concat_tables([PARTS_SCHEMA.empty_table(), *tables]).combine_chunks()
+        # One table alone is not copied.
+        table = pa.concat_tables(tables or [PARTS_SCHEMA.empty_table()]).combine_chunks()
         return table if len(self.steps) == 1 else _by_partition(table)
 
     def _tables(self, statistics: bool) -> Iterator[pa.Table]:
