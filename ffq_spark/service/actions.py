@@ -109,17 +109,20 @@ class Actions:
     def _status(self, access: Access, body: GetQueryStatus) -> Any:
         access.require("read", body.exchange or RESULTS)
         if body.exchange is None:
-            return self._queries.status(body.query)
+            return self._hidden(self._queries.status(body.query))
         found = query_status(self._server.roots.store(body.exchange), body.query)
         state = {"state": found.state.name, "code": found.state.value}
         times = {"submitted_at_ms": found.started_at_ms, "ended_at_ms": found.ended_at_ms}
         told = {"query": found.query, "message": found.message, "owner": found.initiator}
-        return {**told, **state, **times}
+        return self._hidden({**told, **state, **times})
+
+    def _hidden(self, status: dict[str, Any]) -> dict[str, Any]:
+        return {**status, "message": self._server.roots.hide(status["message"])}
 
     def _cancel(self, access: Access, body: CancelQuery) -> Any:
         access.require("cancel", body.exchange or RESULTS)
         if body.exchange is None:
-            return self._queries.cancel(access, body.query, body.reason)
+            return self._hidden(self._queries.cancel(access, body.query, body.reason))
         store = self._server.roots.store(body.exchange)
         record = request_cancel(store, body.query, body.reason, who=access.name)
         return {"query": record.query, "who": record.who, "message": record.message}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ import pyarrow.flight as flight
 from ffq_spark.errors import BadOption, TimedOut, Unavailable
 from ffq_spark.service.reading import sized
 from ffq_spark.service.statuses import from_flight
-from ffq_spark.service.wire import Attempt, Fetch, Read, Results, Task
+from ffq_spark.service.wire import Attempt, Done, Fetch, Read, Results, Task
 
 _RETRIES = 8
 _LONGEST_WAIT = 2.0
@@ -316,11 +317,23 @@ class RemoteWrite:
     def _put(self, descriptor: Any, rows: Iterable[pa.RecordBatch]) -> dict[str, Any]:
         connection = self._connection
         writer, answers = connection.client.do_put(descriptor, self._schema, connection.options)
-        with writer:
+        try:
+            count = 0
             for batch in sized(rows, _UPLOAD_BYTES):
                 writer.write_batch(batch)
+                count += batch.num_rows
+            writer.write_metadata(Done(count).encode())
             writer.done_writing()
             answer = answers.read()
+        except (flight.FlightError, pa.ArrowException):
+            # The service has refused the rows; it says why when the stream is closed.
+            writer.close()
+            raise
+        except BaseException:
+            with contextlib.suppress(pa.ArrowException):
+                writer.close()
+            raise
+        writer.close()
         if answer is None:
             raise Unavailable("the upload was cut off")
         done: dict[str, Any] = json.loads(answer.to_pybytes())

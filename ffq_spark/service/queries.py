@@ -249,7 +249,8 @@ class Queries:
                 self._enforce()
                 if time.monotonic() >= next_sweep:
                     self._sweep()
-                    next_sweep = time.monotonic() + _SWEEP_SECONDS
+                    wait = min(_SWEEP_SECONDS, self._options.results_ttl / 2)
+                    next_sweep = time.monotonic() + wait
             except Exception as error:
                 # Storage or Spark may fail for a while; the next look is soon.
                 logger.warning("queries: %s", error)

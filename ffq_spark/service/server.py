@@ -24,7 +24,7 @@ from ffq_spark.service.queries import RESULTS, Queries
 from ffq_spark.service.reading import Reading
 from ffq_spark.service.roots import Roots
 from ffq_spark.service.statuses import to_flight
-from ffq_spark.service.wire import Attempt, Fetch, Message, Read, Results, Task, decode_one
+from ffq_spark.service.wire import Attempt, Done, Fetch, Message, Read, Results, Task, decode_one
 
 logger = logging.getLogger("ffq_spark.service")
 
@@ -245,17 +245,23 @@ class ExchangeServer(flight.FlightServerBase):  # type: ignore[misc]
                 yield batch
 
     def _uploaded(self, reader: Any) -> Iterator[pa.RecordBatch]:
-        limit = self._options.max_upload_bytes
+        """An upload's batches; one that ends without saying so was cut off."""
+        limit, rows, done = self._options.max_upload_bytes, 0, None
         for chunk in reader:
             batch = chunk.data
+            if chunk.app_metadata is not None:
+                done = Done.decode(chunk.app_metadata.to_pybytes())
             if batch is None:
                 continue
+            rows += batch.num_rows
             if batch.nbytes > limit:
                 raise BadRequest(f"a batch of {batch.nbytes} bytes, of which {limit} are taken")
             if self.calls.stopping:
                 raise Unavailable("the service is shutting down")
             self.counters.taken(rows=batch.num_rows, size=batch.nbytes)
             yield batch
+        if done is None or done.rows != rows:
+            raise BadRequest(f"the upload ended after {rows} rows without saying that it is whole")
 
     def _info(self, plan: reading.Plan, descriptor: Any, endpoints: list[Any]) -> Any:
         totals = [sum(plan.parts[name].to_pylist()) for name in ("rows", "bytes")]

@@ -244,6 +244,13 @@ class Attempt(Message):
     attempt: int = 0
 
 
+@dataclass(frozen=True)
+class Done(Message):
+    """The last message of a `do_put`, as its metadata: a stream that is cut off has none."""
+
+    rows: int
+
+
 def decode_one(data: bytes, *kinds: type[Message]) -> Message:
     """A message of one of these kinds.
 
