@@ -548,10 +548,10 @@ class ServeOptions(Options):
     server_credits: int = option(
         "serverCredits",
         size,
-        512 * MIB,
+        1024 * MIB,
         "Bytes that the server may hold for all readers; each of `maxReaders` has an equal share, "
         "so that no slow one takes another's. Larger parts are read in pieces.",
-        shown="512MiB",
+        shown="1GiB",
     )
     max_readers: int = option(
         "maxReaders",

@@ -52,8 +52,10 @@ def serve(roots: tuple[str, ...], storage: tuple[str, ...], output: Output, **op
     ROOTS are paths or NAME=PATH. Callers see the names alone. SIGTERM and Ctrl-C let calls that are
     under way finish. Exit code 1: some were cut off.
     """
+    from ffq_spark.service.memory import return_memory
     from ffq_spark.service.service import serve as start
 
+    return_memory()
     found = storage_options({STORAGE_PREFIX + k: v for k, v in pairs("--storage", storage)})
     told = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

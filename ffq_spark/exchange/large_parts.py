@@ -1,14 +1,19 @@
 """Parts that are larger than what may be held: compared with the manifest, then read in pieces.
 
 A part is read twice: once to compare its bytes with what was committed, once to give its batches
-out. The second reading is compared too, so that a file that changes in between is an error.
+out. The second reading is compared too, so that a file that changes in between is an error. A batch
+that is itself too large goes through local disk: it is in memory for a moment, and never while its
+reader takes its time.
 """
 
 from __future__ import annotations
 
 import io
+import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import pairwise
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +27,10 @@ from ffq_spark.format import payload
 from ffq_spark.format.payload import Decoder
 from ffq_spark.store import Store
 
-PIECE_BYTES = 1 << 20
+PIECE_BYTES = 256 << 10
+
+Loading = AbstractContextManager[Any]
+"""What is held while a batch that is too large is in memory: a lock lets in one at a time."""
 
 
 class PartFile(io.RawIOBase):
@@ -89,6 +97,7 @@ def read_bounded(
     credits: int,
     columns: Sequence[str] | None = None,
     metadata: bool = False,
+    loading: Loading | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of these parts, verified in full, with never more than `credits` bytes held.
 
@@ -105,7 +114,43 @@ def read_bounded(
             )
             continue
         (part,) = run.to_pylist()
-        yield from shape.rows(part, read_large_part(store, part, shape.decoder))
+        batches = read_large_part(store, part, shape.decoder)
+        yield from shape.rows(part, through_disk(batches, credits, loading or nullcontext()))
+
+
+def through_disk(
+    batches: Iterator[pa.RecordBatch], limit: int, loading: Loading
+) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of about `limit` bytes at most.
+
+    >>> batch = pa.record_batch({"a": list(range(8))})
+    >>> [b.num_rows for b in through_disk(iter([batch, batch.slice(0, 1)]), 32, nullcontext())]
+    [4, 4, 1]
+    """
+    while True:
+        with loading:
+            batch = next(batches, None)
+            if batch is None:
+                return
+            spilled = _spilled(batch, limit) if batch.nbytes > limit else None
+            if spilled is not None:
+                del batch
+        if spilled is None:
+            yield batch
+            continue
+        with spilled, pa.ipc.open_stream(pa.PythonFile(spilled, "r")) as reader:
+            yield from reader
+
+
+def _spilled(batch: pa.RecordBatch, limit: int) -> BinaryIO:
+    """A file without a name that holds a batch in pieces."""
+    file = tempfile.TemporaryFile(prefix="ffq-")  # noqa: SIM115
+    rows = max(1, batch.num_rows * limit // batch.nbytes)
+    with pa.ipc.new_stream(pa.PythonFile(file, "w"), batch.schema) as writer:
+        for start in range(0, batch.num_rows, rows):
+            writer.write_batch(batch.slice(start, rows))
+    file.seek(0)
+    return file
 
 
 def _bounds(large: NDArray[np.bool_]) -> list[int]:

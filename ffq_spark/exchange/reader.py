@@ -165,13 +165,17 @@ def decode_batches(
 ) -> Iterator[pa.RecordBatch]:
     """These batches of one part, as many rows as were committed."""
     rows = batches = 0
-    for batch in found:
+    source = iter(found)
+    while (batch := next(source, None)) is not None:
         if verify != "full" or part.get("checksum") is None:
             # Without a checksum, at least no offset may point outside its buffer.
             _validate(batch, path, full=verify == "full")
         rows += batch.num_rows
         batches += 1
-        yield batch
+        given = [batch]
+        # While the user has the batch, nothing here keeps it in memory.
+        del batch
+        yield given.pop()
     if verify != "none" and (rows, batches) != (part["rows"], part["batches"]):
         counted = f"{rows} rows in {batches} batches"
         message = f"{counted} instead of {part['rows']} in {part['batches']}"

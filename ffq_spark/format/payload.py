@@ -232,7 +232,11 @@ class Decoder:
             chunk = next(expected, None)
             if chunk is not None and zlib.adler32(frame) != chunk["checksum32"]:
                 raise CorruptPart("checksum mismatch in a frame", path=path)
-            yield from self.batches(frame, path)
+            batches = list(self.batches(frame, path))
+            # While the user has a batch, nothing here keeps it in memory.
+            del frame
+            while batches:
+                yield batches.pop(0)
 
     def _check_schema(self, stream: pa.Buffer, path: str) -> None:
         if self._known and bytes(stream[: len(self._known)]) == self._known:

@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ffq_spark.exchange.large_parts import PIECE_BYTES, PartFile, read_large_part
+from ffq_spark.exchange.large_parts import (
+    PIECE_BYTES,
+    Loading,
+    PartFile,
+    read_large_part,
+    through_disk,
+)
 from ffq_spark.exchange.reader import Part, fetch_part, fetch_range
 from ffq_spark.exchange.snapshot import registered_part
 from ffq_spark.format import payload
@@ -40,9 +46,11 @@ def _first_frame(store: Store, part: Part, head: pa.Buffer) -> pa.Buffer:
     return PartFile(store, part).piece(length)
 
 
-def part_batches(store: Store, part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def part_batches(
+    store: Store, part: Part, schema: pa.Schema, credits: int, loading: Loading
+) -> Iterator[pa.RecordBatch]:
     """The rows of one part, verified."""
-    return read_large_part(store, part, Decoder(schema))
+    return through_disk(read_large_part(store, part, Decoder(schema)), credits, loading)
 
 
 def raw_chunks(store: Store, part: Part, fetch: Fetch, credits: int) -> Iterator[pa.RecordBatch]:

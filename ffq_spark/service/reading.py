@@ -14,7 +14,7 @@ from ffq_spark.errors import TicketStale
 from ffq_spark.exchange.consolidation import check_consolidates, read_rows
 from ffq_spark.exchange.exchange import output_schema, python_options
 from ffq_spark.exchange.keys import key_predicates, matching_rows
-from ffq_spark.exchange.large_parts import read_bounded
+from ffq_spark.exchange.large_parts import Loading, read_bounded
 from ffq_spark.exchange.partitioner import join
 from ffq_spark.exchange.pruning import Predicate
 from ffq_spark.exchange.snapshot import Snapshot, take_snapshot
@@ -168,7 +168,9 @@ def _frozen(read: Read, snapshot: Snapshot) -> tuple[Read, int]:
     return planning, last
 
 
-def rows(plan: Plan, parts: pa.Table, *, credits: int, skip: int = 0) -> Iterator[pa.RecordBatch]:
+def rows(
+    plan: Plan, parts: pa.Table, *, credits: int, skip: int = 0, loading: Loading | None = None
+) -> Iterator[pa.RecordBatch]:
     """The rows of a plan's parts, the same ones in the same order whenever they are asked for."""
     columns, schema = plan.options.columns or None, plan.exchange.schema
     metadata = plan.options.metadata_columns
@@ -183,6 +185,7 @@ def rows(plan: Plan, parts: pa.Table, *, credits: int, skip: int = 0) -> Iterato
             credits=credits,
             columns=_needed(plan, columns),
             metadata=metadata,
+            loading=loading,
         )
     if plan.predicates:
         names = plan.schema.names

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -76,6 +77,7 @@ class ExchangeServer(flight.FlightServerBase):  # type: ignore[misc]
         self.calls = Calls()
         self.readers = Gate("readers", options.max_readers, options.max_wait)
         self.writers = Gate("writers", options.max_writers, options.max_wait)
+        self._loading = threading.Lock()
         self._actions = Actions(self)
         doorman = _Doorman(tokens, self.counters)
         super().__init__(location, middleware={_ACCESS: doorman}, **tls)
@@ -214,13 +216,14 @@ class ExchangeServer(flight.FlightServerBase):  # type: ignore[misc]
             return self._fetched(message)
         if isinstance(message, Results):
             plan = self._plan(access, message)
-            return plan.schema, lambda: reading.rows(plan, plan.parts, credits=self._share)
+            return plan.schema, lambda: self._rows(plan, plan.parts)
         assert isinstance(message, Task)
         self._allow_read(access, message.exchange)
         plan, parts = self._reading.task(message)
-        return plan.schema, lambda: reading.rows(
-            plan, parts, credits=self._share, skip=message.skip
-        )
+        return plan.schema, lambda: self._rows(plan, parts, message.skip)
+
+    def _rows(self, plan: reading.Plan, parts: pa.Table, skip: int = 0) -> Iterator[pa.RecordBatch]:
+        return reading.rows(plan, parts, credits=self._share, skip=skip, loading=self._loading)
 
     def _fetched(self, fetch: Fetch) -> tuple[pa.Schema, Callable[[], Iterator[pa.RecordBatch]]]:
         store = self._roots.store(fetch.exchange)
@@ -228,7 +231,9 @@ class ExchangeServer(flight.FlightServerBase):  # type: ignore[misc]
         if fetch.raw:
             return fetching.RAW_SCHEMA, lambda: fetching.raw_chunks(store, part, fetch, self._share)
         schema = fetching.part_schema(store, part)
-        return schema, lambda: fetching.part_batches(store, part, schema)
+        return schema, lambda: fetching.part_batches(
+            store, part, schema, self._share, self._loading
+        )
 
     def _streamed(
         self, schema: pa.Schema, batches: Callable[[], Iterator[pa.RecordBatch]]
