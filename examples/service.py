@@ -17,6 +17,13 @@ import ffq_spark as ffq
 ROWS = 100_000
 
 
+def best_customer(rows: pa.RecordBatchReader) -> tuple[int, float]:
+    connection = duckdb.connect()
+    connection.register("orders", rows)
+    sql = "select customer, round(sum(amount)) from orders group by 1 order by 2 desc limit 1"
+    return connection.sql(sql).fetchall()[0]
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="ffq-service-") as base:
         root = str(Path(base) / "orders")
@@ -31,20 +38,16 @@ def main() -> None:
             print("written by two producers, step", write.commit(map_tasks=2)["step"])
             print("columns", orders.schema.names, "tickets", len(orders.tasks(min_tasks=4)))
 
-            through_flight = orders.read()
-            sql = "select customer, round(sum(amount)) from {} group by 1 order by 2 desc limit 1"
-            print("DuckDB, Flight:", duckdb.sql(sql.format("through_flight")).fetchall())
+            print("DuckDB, Flight:", best_customer(orders.read()))
             frame = polars.from_arrow(orders.read(columns=["customer"]).read_all())
             print("Polars, Flight:", frame.n_unique(), "customers")
             print("pandas, Flight:", orders.lookup(42).to_pandas()["amount"].count(), "rows of one")
 
-        from_files = ffq.Exchange(root).read()
-        print("DuckDB, files: ", duckdb.sql(sql.format("from_files")).fetchall())
+        print("DuckDB, files: ", best_customer(ffq.Exchange(root).read()))
         paths = ffq.Exchange(root).parts()["file"].to_pylist()
         parts = [polars.read_ipc_stream(str(Path(root, path))) for path in paths]
         print("Polars, files: ", polars.concat(parts).height, "rows in", len(parts), "files")
         print("pandas, files: ", len(ffq.Exchange(root).read().read_all().to_pandas()), "rows")
-        del through_flight
 
 
 if __name__ == "__main__":
