@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -207,6 +208,19 @@ def _after(batches: Iterable[pa.RecordBatch], skip: int) -> Iterator[pa.RecordBa
         skip -= batch.num_rows - left
         if left:
             yield batch.slice(batch.num_rows - left)
+
+
+def one_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same batches, of which the next is made while one is sent.
+
+    >>> list(one_ahead(iter([1, 2, 3])))
+    [1, 2, 3]
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="ffq-ahead") as pool:
+        coming = pool.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = pool.submit(next, batches, None)
+            yield batch
 
 
 def sized(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:

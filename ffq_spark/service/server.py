@@ -243,7 +243,7 @@ class ExchangeServer(flight.FlightServerBase):  # type: ignore[misc]
         limit = min(self._options.max_message_bytes, self._share)
         with self._told("stream"), self.calls.one(), self.readers.inside():
             found = batches()
-            for batch in found if raw else reading.sized(found, limit):
+            for batch in reading.one_ahead(found if raw else reading.sized(found, limit)):
                 if self.calls.stopping:
                     raise Unavailable("the service is shutting down")
                 self.counters.sent(rows=batch.num_rows, size=batch.nbytes)
