@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,7 @@ from ffq_spark.exchange.checkpoint import Checkpoint, step_parts
 from ffq_spark.exchange.ledger import Ledger
 from ffq_spark.exchange.log import StepLog, Steps
 from ffq_spark.exchange.pruning import Predicate, matching_partitions, may_match
-from ffq_spark.exchange.reader import fetch_part
+from ffq_spark.exchange.reader import Part, fetch_part
 from ffq_spark.format import layout, payload
 from ffq_spark.format.index import MapTaskIndex
 from ffq_spark.format.layout import AttemptId
@@ -267,3 +267,18 @@ def registered_index(
     only = {id.map_task: registered[id.map_task]}
     (found,) = attempts.select(store, id.query, id.stage, choice, only)
     return found
+
+
+def registered_part(store: Store, id: AttemptId, reduce: int) -> Part:
+    """One part of an attempt that may be fetched: 0 means the latest."""
+    ledger = Ledger(store)
+    outcome = ledger.outcome(id.query)
+    step = outcome.step if outcome else None
+    with expiry_explained(ledger.log, outcome):
+        index = registered_index(store, id, step.attempts if step else None)
+    entry = next((e for e in index.entries if e.reduce == reduce), None)
+    if entry is None:
+        path = store.url(index.id.directory)
+        raise PartitionNotFound(f"partition {reduce} not found in shuffle index", path=path)
+    part: Part = attempts.parts_of([replace(index, entries=(entry,))]).to_pylist()[0]
+    return {**part, "step": None}
