@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from harness import Settings, dataset, serve
+from harness import RUNS_A_TURN, Settings, dataset, serve
 
 SEED = 20_261_101
 WORDS = 10_000
@@ -52,10 +52,10 @@ def make_second(settings: Settings, path: str) -> None:
 
 
 def lookup_keys(settings: Settings) -> list[int]:
-    """Keys that are there: one for each turn, the same for all contenders."""
+    """Keys that are there: one for each run, the same for all contenders."""
     first = pq.ParquetFile(f"{settings.path('input')}/rows-00.parquet")
-    turns = settings.warm_up + settings.rounds
-    return first.read_row_group(0, columns=["k"])["k"].slice(0, turns).to_pylist()
+    runs = (settings.warm_up + settings.rounds) * RUNS_A_TURN
+    return first.read_row_group(0, columns=["k"])["k"].slice(0, runs).to_pylist()
 
 
 if __name__ == "__main__":

@@ -350,7 +350,9 @@ def _task_workers() -> list[int]:
 
     wanted = {"pyspark.daemon", "pyspark.worker"}
     below = psutil.Process().children(recursive=True)
-    return [child.pid for child in below if wanted <= set(child.cmdline())]
+    # A worker that ended is below its daemon until that looks.
+    alive = [child for child in below if child.status() != psutil.STATUS_ZOMBIE]
+    return [child.pid for child in alive if wanted <= set(child.cmdline())]
 
 
 def _peak_kib(pid: int) -> int:

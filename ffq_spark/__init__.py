@@ -17,6 +17,8 @@ from ffq_spark.exchange.exchange import Exchange
 from ffq_spark.store import ReadTotals
 
 if TYPE_CHECKING:
+    from ffq_spark.service.client import connect
+    from ffq_spark.service.service import serve
     from ffq_spark.spark.doctor import doctor
     from ffq_spark.spark.session import configure, recommended_conf, register
 
@@ -28,23 +30,27 @@ __all__ = [
     "ReadTotals",
     "__version__",
     "configure",
+    "connect",
     "cut",
     "doctor",
     "recommended_conf",
     "register",
+    "serve",
 ]
 
-# Only these need pyspark; the rest works where it is not installed.
-_NEED_SPARK = {
-    "configure": "session",
-    "doctor": "doctor",
-    "recommended_conf": "session",
-    "register": "session",
+# These need pyspark or Flight; the rest works where they are not installed.
+_LATE = {
+    "configure": "spark.session",
+    "connect": "service.client",
+    "doctor": "spark.doctor",
+    "recommended_conf": "spark.session",
+    "register": "spark.session",
+    "serve": "service.service",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in _NEED_SPARK:
-        module = importlib.import_module(f"ffq_spark.spark.{_NEED_SPARK[name]}")
+    if name in _LATE:
+        module = importlib.import_module(f"ffq_spark.{_LATE[name]}")
         return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -105,6 +105,26 @@ class KeyColumnMissing(FfqConfigError):
     code = "FFQ_COLUMN_MISSING"
 
 
+class BadRequest(FfqConfigError):
+    """A ticket, descriptor or action that the service cannot take for one."""
+
+    code = "FFQ_BAD_REQUEST"
+
+
+class Unauthenticated(FfqConfigError):
+    """The service does not know the caller: no token, or one that it did not give out."""
+
+    code = "FFQ_UNAUTHENTICATED"
+    remedy = "Give `ffq.connect` a token that the service knows"
+
+
+class Forbidden(FfqConfigError):
+    """The caller's token does not allow this, or not for this exchange."""
+
+    code = "FFQ_FORBIDDEN"
+    remedy = "Ask whoever runs the service for a token with this scope and root"
+
+
 class ExchangeMismatch(FfqPlanningError):
     """A write disagrees with the exchange about keys, partitions, hash or schema."""
 
@@ -146,6 +166,13 @@ class QueryEnded(FfqPlanningError):
     code = "FFQ_QUERY_ENDED"
 
 
+class TicketStale(FfqPlanningError):
+    """What a ticket was made for is no longer what storage holds."""
+
+    code = "FFQ_TICKET_STALE"
+    remedy = "Ask for the flight's information again, and start the read anew"
+
+
 class StepExpired(FfqPlanningError):
     """The step's data was removed after its retention."""
 
@@ -164,6 +191,19 @@ class Canceled(FfqExecutionError):
     """The query was canceled; nothing of it becomes visible."""
 
     code = "FFQ_CANCELED"
+
+
+class QueryFailed(FfqExecutionError):
+    """A query that was given to the service failed on Spark."""
+
+    code = "FFQ_QUERY_FAILED"
+
+
+class TimedOut(FfqExecutionError):
+    """A query took longer than it may; its job was canceled."""
+
+    code = "FFQ_TIMED_OUT"
+    remedy = "Give it more time by `queryTimeout`, or let it do less"
 
 
 class NotRegistered(FfqPlanningError):
@@ -280,6 +320,13 @@ class NoAnswer(FfqIoError):
 
     code = "FFQ_NO_ANSWER"
     remedy = "Check the address: that of the application's UI (spark.ui.enabled) or history server"
+
+
+class Unavailable(FfqIoError):
+    """The service cannot be reached, is shutting down, or has no room for another call."""
+
+    code = "FFQ_UNAVAILABLE"
+    remedy = "Try again in a moment"
 
 
 class StoreUnsafe(FfqUnsupportedError):

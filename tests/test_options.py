@@ -15,6 +15,7 @@ from ffq_spark.options import (
     MAX_PARTITIONS,
     Options,
     ReadOptions,
+    ServeOptions,
     WriteOptions,
     environment_name,
     partition_set,
@@ -22,7 +23,7 @@ from ffq_spark.options import (
     storage_options,
 )
 
-KINDS: tuple[type[Options], ...] = (WriteOptions, ReadOptions)
+KINDS: tuple[type[Options], ...] = (WriteOptions, ReadOptions, ServeOptions)
 
 
 # One value that is right, and one or more that are wrong, for every option.
@@ -67,6 +68,32 @@ VALUES: dict[tuple[str, str], tuple[str, Any, tuple[str, ...]]] = {
     ("read", "consumer"): ("a-1", "a-1", ("", "a/b")),
     ("read", "onReplace"): ("skip", "skip", ("ignore",)),
     ("read", "metadataColumns"): ("false", False, ("no",)),
+    ("serve", "host"): ("::1", "::1", ()),
+    ("serve", "port"): ("0", 0, ("-1", "65536", "x")),
+    ("serve", "writable"): ("true", True, ("yes",)),
+    ("serve", "tokens"): ("/a/b", "/a/b", ()),
+    ("serve", "tlsCertificate"): ("/a", "/a", ()),
+    ("serve", "tlsKey"): ("/a", "/a", ()),
+    ("serve", "tlsClientCa"): ("/a", "/a", ()),
+    ("serve", "insecure"): ("TRUE", True, ("1",)),
+    ("serve", "serverCredits"): ("1g", 1 << 30, ("0", "x")),
+    ("serve", "maxReaders"): ("8", 8, ("0", "10001", "x")),
+    ("serve", "maxWriters"): ("8", 8, ("0", "x")),
+    ("serve", "maxWait"): ("0", 0, ("-1", "x")),
+    ("serve", "maxMessageBytes"): ("1m", 1 << 20, ("0", "x")),
+    ("serve", "maxUploadBytes"): ("1m", 1 << 20, ("0", "x")),
+    ("serve", "maxRequestBytes"): ("1k", 1 << 10, ("0", "x")),
+    ("serve", "writeBufferBytes"): ("1m", 1 << 20, ("0", "x")),
+    ("serve", "producerLease"): ("9", 9, ("0", "x")),
+    ("serve", "sql"): ("true", True, ("on",)),
+    ("serve", "maxQueries"): ("2", 2, ("0", "x")),
+    ("serve", "maxQueued"): ("0", 0, ("-1", "x")),
+    ("serve", "queryTimeout"): ("9", 9, ("0", "x")),
+    ("serve", "resultsRoot"): ("s3://b/r", "s3://b/r", ()),
+    ("serve", "resultsTtl"): ("9", 9, ("0", "x")),
+    ("serve", "drainSeconds"): ("0", 0, ("-1", "x")),
+    ("serve", "metricsPort"): ("0", 0, ("-1", "65536")),
+    ("serve", "metricsHost"): ("::1", "::1", ()),
 }  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ffq_spark.cli import contents, doctor, follow, inspect, manage, plan, setup
+from ffq_spark.cli import contents, doctor, follow, inspect, manage, plan, serve, setup
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -13,6 +13,6 @@ def main() -> None:
     """Look into exchanges: durable, hash-partitioned shuffles. Needs neither Spark nor Java."""
 
 
-for group in (inspect, contents, manage, follow, setup, doctor, plan):
+for group in (inspect, contents, manage, follow, setup, doctor, plan, serve):
     for command in group.COMMANDS:
         main.add_command(command)

@@ -20,15 +20,16 @@ def find_exchanges(
     ['memory://doc-ls/tiny']
     """
     store = Store(root, storage_options)
-    if _is_exchange(store, ""):
+    if is_exchange(store):
         yield Exchange(root, storage_options)
         return
     for entry in store.list(""):
-        if entry.is_dir and _is_exchange(store, f"{entry.name}/"):
+        if entry.is_dir and is_exchange(store, f"{entry.name}/"):
             yield Exchange(f"{root.rstrip('/')}/{entry.name}", storage_options)
 
 
-def _is_exchange(store: Store, prefix: str) -> bool:
+def is_exchange(store: Store, prefix: str = "") -> bool:
+    """Whether a directory holds an exchange, or what FFQ leaves of one."""
     if store.read_optional(prefix + layout.FORMAT) is not None:
         return True
     return any(layout.parse_number(e.name) is not None for e in store.list(prefix + layout.DATA))

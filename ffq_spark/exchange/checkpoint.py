@@ -8,10 +8,11 @@ costs time, never rows.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate, groupby
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -34,10 +35,9 @@ Stored = tuple[bytes, StepRecord]
 """A step's record as its file holds it, with what a later version may have added, and as read."""
 
 PARTS_SCHEMA = pa.schema([("step", pa.int64()), ("query", pa.int64()), *PART_FIELDS])
-_ROWS = pa.schema([("step", pa.int64()), ("base", pa.int64()), ("record", pa.binary())])
-_COLUMNS = (*_ROWS.names, "parts")
-_LAYOUT = {b"ffq_checkpoint": b"1"}
-_CHECKSUM_BYTES = 8
+_HEADER = b"ffq_checkpoint"
+_VERSION = 2
+_NUMBER_BYTES = 8
 _LARGE = 1 << 20
 
 
@@ -115,129 +115,160 @@ def step_parts(
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Neighbouring steps, one row each: `step`, `base`, `record` and, where known, `parts`.
+    """Neighbouring steps: which ones are visible with each, their records, and their parts.
 
-    Records are most of a file's bytes, and plans of long logs look at few of them. So the table of
-    a checkpoint that was read is without them until they are asked for: `content` has them.
+    Plans need the parts, and of the records few or none: those are most of a file, and stay in
+    `content`, as it was read, until they are asked for. So do the statistics of the parts.
     """
 
-    table: pa.Table
-    path: str = ""
+    numbers: range
+    bases: NDArray[np.int64]
+    unknown: frozenset[int]
+    """The steps whose manifests could not be read: their parts are not here."""
+    plain_parts: pa.Table
+    stored_records: pa.Array | None = None
     content: pa.Buffer | None = None
+    path: str = ""
 
     @classmethod
     def of(cls, steps: Sequence[Stored], parts: Sequence[pa.Table | None]) -> Checkpoint:
         """Steps by their records, and their parts where they are known."""
-        rows = [{"step": s.step, "base": s.base, "record": data} for data, s in steps]
-        counts = [None if table is None else table.num_rows for table in parts]
-        return _assemble(
-            pa.Table.from_pylist(rows, schema=_ROWS),
-            pa.array(counts, pa.int64()),
-            [table for table in parts if table is not None],
+        found = zip(steps, parts, strict=True)
+        return cls(
+            range(steps[0][1].step, steps[-1][1].step + 1),
+            np.array([step.base for _, step in steps], np.int64),
+            frozenset(step.step for (_, step), table in found if table is None),
+            _joined([table for table in parts if table is not None]),
+            pa.array([data for data, _ in steps], pa.binary()),
         )
 
     @classmethod
     def join(cls, checkpoints: Sequence[Checkpoint]) -> Checkpoint:
         """Neighbouring checkpoints as one."""
-        counts = [
-            pc.list_value_length(checkpoint.table["parts"].combine_chunks())
-            for checkpoint in checkpoints
-        ]
-        return _assemble(
-            pa.concat_tables([checkpoint.rows() for checkpoint in checkpoints]),
-            pa.concat_arrays(counts).cast(pa.int64()),
-            [checkpoint.parts() for checkpoint in checkpoints],
+        return cls(
+            range(checkpoints[0].numbers.start, checkpoints[-1].numbers.stop),
+            np.concatenate([checkpoint.bases for checkpoint in checkpoints]),
+            frozenset().union(*(checkpoint.unknown for checkpoint in checkpoints)),
+            _joined([checkpoint.parts() for checkpoint in checkpoints]),
+            pa.concat_arrays([checkpoint.records for checkpoint in checkpoints]),
         )
 
     @classmethod
     def decode(cls, data: bytes, span: Span, path: str) -> Checkpoint:
         """Read a checkpoint and check that it is whole, and of these steps."""
-        content = pa.py_buffer(data)[: max(len(data) - _CHECKSUM_BYTES, 0)]
-        if checksum(content) != int.from_bytes(data[-_CHECKSUM_BYTES:], "little"):
+        content = pa.py_buffer(data)[: max(len(data) - _NUMBER_BYTES, 0)]
+        if checksum(content) != _number(data):
             raise CorruptRecord("checksum mismatch", path=path)
         try:
-            table = _read(content, [name for name in _COLUMNS if name != "record"])
-        except (pa.ArrowException, OSError) as error:
+            parts = _read(content, range(len(PARTS_SCHEMA)))
+            header = json.loads((parts.schema.metadata or {}).get(_HEADER, b"{}"))
+            if header.get("version") != _VERSION or not parts.schema.equals(PARTS_SCHEMA):
+                raise CorruptRecord("a checkpoint of another version", path=path)
+            if (header["first"], header["last"]) != (span.first, span.last):
+                message = f"no checkpoint of steps {span.first} to {span.last}"
+                raise CorruptRecord(message, path=path)
+            bases, counts = np.array(header["bases"], np.int64).T
+            return cls(
+                range(span.first, span.last + 1),
+                np.repeat(bases, counts),
+                frozenset(header["unknown"]),
+                parts.replace_schema_metadata(),
+                content=content,
+                path=path,
+            )
+        except (pa.ArrowException, OSError, ValueError, LookupError, TypeError) as error:
             raise CorruptRecord(f"not a readable checkpoint: {error}", path=path) from error
-        if table.schema.metadata != _LAYOUT:
-            raise CorruptRecord("a checkpoint of another version", path=path)
-        if not np.array_equal(table["step"].to_numpy(), np.arange(span.first, span.last + 1)):
-            raise CorruptRecord(f"no checkpoint of steps {span.first} to {span.last}", path=path)
-        return cls(table, path, content)
 
     def encode(self) -> bytes:
-        """An Arrow IPC stream, and behind it its checksum."""
+        """Two Arrow IPC streams, parts and records; where the second begins; a checksum."""
+        header = {
+            "version": _VERSION,
+            "first": self.numbers[0],
+            "last": self.numbers[-1],
+            "bases": [(base, len(list(run))) for base, run in groupby(self.bases.tolist())],
+            "unknown": sorted(self.unknown),
+        }
+        parts = self.parts().replace_schema_metadata({_HEADER: json.dumps(header)})
         sink = pa.BufferOutputStream()
-        options = pa.ipc.IpcWriteOptions(compression="lz4")
-        with pa.ipc.new_stream(sink, self.table.schema, options=options) as writer:
-            writer.write_table(self.table)
+        _write(sink, parts, "lz4")
+        start = sink.tell()
+        _write(sink, pa.table({"record": self.records}), "zstd")
+        sink.write(start.to_bytes(_NUMBER_BYTES, "little"))
         content = sink.getvalue()
-        return bytes(content) + checksum(content).to_bytes(_CHECKSUM_BYTES, "little")
+        return bytes(content) + checksum(content).to_bytes(_NUMBER_BYTES, "little")
 
     def __len__(self) -> int:
-        return int(self.table.num_rows)
+        return len(self.numbers)
 
     def record(self, position: int) -> StepRecord:
         """One step's record."""
-        return StepRecord.decode(self._records[position].as_py(), self.path)
+        return StepRecord.decode(self.records[position].as_py(), self.path)
 
     @cached_property
-    def _records(self) -> pa.ChunkedArray:
+    def records(self) -> pa.Array:
+        """The steps' records, as their files hold them."""
         if self.content is None:
-            return self.table["record"]
-        stored = _read(self.content, ["step", "record"])
-        first = stored["step"][0]
-        return stored["record"].take(pc.subtract(self.table["step"], first))
-
-    def rows(self) -> pa.Table:
-        """The steps without their parts."""
-        columns = [self.table["step"], self.table["base"], self._records]
-        return pa.table(columns, schema=_ROWS)
-
-    @property
-    def numbers(self) -> range:
-        first = self.table["step"][0].as_py()
-        return range(first, first + len(self))
+            return self.stored_records
+        start = _number(self.content)
+        return _read(self.content[start:])["record"].combine_chunks()[-len(self) :]
 
     def since(self, first: int) -> Checkpoint:
         """Without the steps before one."""
         skipped = first - self.numbers[0]
-        return replace(self, table=self.table.slice(skipped)) if skipped > 0 else self
+        if skipped <= 0:
+            return self
+        return replace(
+            self,
+            numbers=self.numbers[skipped:],
+            bases=self.bases[skipped:],
+            unknown=frozenset(number for number in self.unknown if number >= first),
+            plain_parts=_since(self.plain_parts, first),
+        )
 
-    def bases(self) -> NDArray[np.int64]:
-        """Of each step the first that is visible together with it."""
-        values: NDArray[np.int64] = self.table["base"].to_numpy()
-        return values
+    def parts(self, *, statistics: bool = True) -> pa.Table:
+        """The parts of all steps whose parts are known, ordered by step."""
+        if self.content is None or not statistics:
+            return self.plain_parts
+        return _since(_read(self.content).replace_schema_metadata(), self.numbers[0])
 
-    def parts(self) -> pa.Table:
-        """The parts of all steps whose parts are known, with the statistics of each."""
-        return pa.Table.from_struct_array(self.table["parts"].combine_chunks().flatten())
-
-    @property
-    def num_parts(self) -> int:
-        """How many parts are known."""
-        return len(self.table["parts"].combine_chunks().flatten())
-
-    def split(self, doubtful: Collection[int]) -> tuple[Checkpoint, list[StepRecord]]:
-        """The steps whose parts are known, and those whose manifests must be asked."""
-        parts = self.table["parts"]
-        if not doubtful and not parts.null_count:
-            return self, []
-        unknown = parts.is_null().to_numpy() | [number in doubtful for number in self.numbers]
-        others = [self.record(position) for position in np.flatnonzero(unknown).tolist()]
-        return replace(self, table=self.table.filter(pa.array(~unknown))), others
+    def known_parts(
+        self, doubtful: Collection[int], *, statistics: bool
+    ) -> tuple[pa.Table, list[StepRecord]]:
+        """The parts of steps beyond doubt, and the others: their manifests must be asked."""
+        asked = self.unknown.union(number for number in doubtful if number in self.numbers)
+        parts = self.parts(statistics=statistics)
+        if asked:
+            parts = parts.filter(np.isin(parts["step"].to_numpy(), list(asked), invert=True))
+        return parts, [self.record(number - self.numbers[0]) for number in sorted(asked)]
 
 
-def _read(content: pa.Buffer, columns: Sequence[str]) -> pa.Table:
-    fields = [_COLUMNS.index(name) for name in columns]
+def _since(parts: pa.Table, first: int) -> pa.Table:
+    return parts.slice(np.searchsorted(parts["step"].to_numpy(), first))
+
+
+def _number(data: bytes | pa.Buffer) -> int:
+    """What stands in the last bytes."""
+    return int.from_bytes(data[-_NUMBER_BYTES:], "little")
+
+
+def _read(content: pa.Buffer, fields: Iterable[int] | None = None) -> pa.Table:
     # To wake other threads takes longer than a small file does.
-    options = pa.ipc.IpcReadOptions(included_fields=fields, use_threads=len(content) > _LARGE)
+    options = pa.ipc.IpcReadOptions(
+        included_fields=None if fields is None else list(fields),
+        use_threads=len(content) > _LARGE,
+    )
     return pa.ipc.open_stream(content, options=options).read_all()
+
+
+def _write(sink: pa.NativeFile, table: pa.Table, compression: str) -> None:
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
 
 
 def condensed(store: Store, pieces: Sequence[Stored | Checkpoint]) -> Checkpoint | None:
     """Neighbouring steps as one checkpoint; None if its size would cost more than it saves."""
-    parts = (p.num_parts if isinstance(p, Checkpoint) else p[1].body.parts for p in pieces)
+    parts = (len(p.plain_parts) if isinstance(p, Checkpoint) else p[1].body.parts for p in pieces)
     if sum(parts) > MAX_PARTS:
         return None
     checkpoints: list[Checkpoint] = []
@@ -265,14 +296,9 @@ def _parts_unless_damaged(step: StepRecord, data: bytes | None) -> pa.Table | No
         return None
 
 
-def _assemble(rows: pa.Table, counts: pa.Array, parts: Sequence[pa.Table]) -> Checkpoint:
-    tables = list(_with_equal_statistics([PARTS_SCHEMA.empty_table(), *parts]))
-    values = pa.concat_tables(tables).combine_chunks().to_struct_array().combine_chunks()
-    ends = accumulate(count or 0 for count in counts.to_pylist())
-    offsets = pa.array([0, *ends], pa.int32())
-    column = pa.ListArray.from_arrays(offsets, values, mask=counts.is_null())
-    table = rows.append_column("parts", column).replace_schema_metadata(_LAYOUT)
-    return Checkpoint(table.combine_chunks())
+def _joined(parts: Sequence[pa.Table]) -> pa.Table:
+    tables = _with_equal_statistics([PARTS_SCHEMA.empty_table(), *parts])
+    return pa.concat_tables(tables).combine_chunks()
 
 
 def _with_equal_statistics(tables: Sequence[pa.Table]) -> Iterator[pa.Table]:

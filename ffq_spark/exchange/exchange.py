@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import pyarrow as pa
 
-from ffq_spark.errors import BadOption, PartitionNotFound
-from ffq_spark.exchange import attempts as stored
+from ffq_spark.errors import BadOption
 from ffq_spark.exchange import consumers, resolution
 from ffq_spark.exchange import pause as pausing
 from ffq_spark.exchange.agreement import column
@@ -26,8 +25,7 @@ from ffq_spark.exchange.removal import GcReport, OnRemoved
 from ffq_spark.exchange.resolution import Resolved
 from ffq_spark.exchange.snapshot import (
     Snapshot,
-    expiry_explained,
-    registered_index,
+    registered_part,
     take_snapshot,
 )
 from ffq_spark.exchange.status import QueryStatus, all_statuses, query_status
@@ -86,9 +84,15 @@ class Exchange:
     [{'id': 4, 'name': 'row 4'}]
     """
 
-    def __init__(self, root: str, storage_options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        root: str,
+        storage_options: Mapping[str, Any] | None = None,
+        *,
+        store: Store | None = None,
+    ) -> None:
         self.root = root
-        self._store = Store(root, storage_options)
+        self._store = store or Store(root, storage_options)
         self._ledger = Ledger(self._store)
 
     def __repr__(self) -> str:
@@ -284,17 +288,8 @@ class Exchange:
 
         Attempt 0 is the latest; `max_bytes` 0 means to the end; a start beyond it gives nothing.
         """
-        outcome = self._ledger.outcome(query)
-        step = outcome.step if outcome else None
         id = AttemptId(query, stage, map_task, attempt)
-        with expiry_explained(self._ledger.log, outcome):
-            index = registered_index(self._store, id, step.attempts if step else None)
-        entry = next((e for e in index.entries if e.reduce == reduce), None)
-        if entry is None:
-            path = self._store.url(index.id.directory)
-            raise PartitionNotFound(f"partition {reduce} not found in shuffle index", path=path)
-        part = stored.parts_of([replace(index, entries=(entry,))]).to_pylist()[0]
-        data = fetch_part(self._store, {**part, "step": None})
+        data = fetch_part(self._store, registered_part(self._store, id, reduce))
         end = start_offset + max_bytes if max_bytes else len(data)
         return bytes(data[min(start_offset, len(data)) : min(end, len(data))])
 
@@ -329,19 +324,4 @@ def python_options(given: Mapping[str, Any]) -> ReadOptions:
     >>> python_options({"partitions": [0, 3], "as_of_step": 2}).partitions
     frozenset({0, 3})
     """
-    spellings = {field.name: field.metadata["name"] for field in ReadOptions.declared()}
-    texts = {}
-    for name, value in given.items():
-        if value is not None:
-            texts[spellings.get(name, name)] = _text(name, value)
-    return ReadOptions.resolve(texts)
-
-
-def _text(name: str, value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (str, int)):
-        return str(value)
-    if isinstance(value, Iterable):
-        return ",".join(str(item) for item in value)
-    raise BadOption(f"{name}={value!r} is no value for an option", option=name)
+    return ReadOptions.of_python(given)

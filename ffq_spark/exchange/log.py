@@ -64,7 +64,7 @@ class Steps(Sequence[StepRecord]):
 
     def bases(self) -> NDArray[np.int64]:
         """Of each step the first that is visible together with it."""
-        found = [p.bases() if isinstance(p, Checkpoint) else [p.base] for p in self.pieces]
+        found = [p.bases if isinstance(p, Checkpoint) else [p.base] for p in self.pieces]
         return np.concatenate(found)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -53,20 +53,35 @@ def read_parts(
     `schema` is the exchange's; `columns` of it are given, in that order. Parts come in their order,
     except that those of one packed file stay together.
     """
-    chosen = list(schema.names if columns is None else columns)
-    wanted = pa.schema([schema.field(name) for name in chosen])
-    # A read of metadata columns alone still needs one column, to count rows by.
-    opened = chosen or schema.names[:1]
-    decoder = Decoder(schema, None if set(opened) == set(schema.names) else opened)
-    fields = pa.schema([*wanted, *(METADATA_FIELDS if metadata else ())])
+    shape = RowShape(schema, columns, metadata=metadata)
     for part, data in fetch_parts(store, parts, verify, credits, totals):
-        for batch in decode_part(decoder, part, data, store.url(part["file"]), verify):
-            rows = conform(batch, wanted) if chosen else batch.select([])
-            if not metadata:
+        path = store.url(part["file"])
+        yield from shape.rows(part, decode_part(shape.decoder, part, data, path, verify))
+
+
+class RowShape:
+    """Which columns of an exchange a read gives, and how a part's batches become such rows."""
+
+    def __init__(
+        self, schema: pa.Schema, columns: Sequence[str] | None, *, metadata: bool = False
+    ) -> None:
+        chosen = list(schema.names if columns is None else columns)
+        self._wanted = pa.schema([schema.field(name) for name in chosen])
+        self._metadata = metadata
+        # A read of metadata columns alone still needs one column, to count rows by.
+        opened = chosen or schema.names[:1]
+        self.decoder = Decoder(schema, None if set(opened) == set(schema.names) else opened)
+        self.schema = pa.schema([*self._wanted, *(METADATA_FIELDS if metadata else ())])
+
+    def rows(self, part: Part, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The batches of a part as this read gives them."""
+        for batch in batches:
+            rows = conform(batch, self._wanted) if len(self._wanted) else batch.select([])
+            if not self._metadata:
                 yield rows
                 continue
             arrays = [*rows.columns, *_metadata_arrays(part, batch.num_rows)]
-            yield pa.RecordBatch.from_arrays(arrays, schema=fields)
+            yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
 def fetch_parts(
@@ -108,13 +123,19 @@ def _windows(parts: pa.Table) -> Iterator[pa.Table]:
 
 
 def _fetch_range(store: Store, range: Range) -> pa.Buffer:
-    path = store.url(range.file)
-    if not layout.is_data(range.file):
+    length = range.length + range.is_whole_file
+    return fetch_range(store, range.file, range.start, length, range.parts["step"][0].as_py())
+
+
+def fetch_range(store: Store, file: str, start: int, length: int, step: int | None) -> pa.Buffer:
+    """Bytes of a file that holds parts of a step; the file's absence is explained."""
+    path = store.url(file)
+    if not layout.is_data(file):
         raise CorruptRecord("a part outside the exchange's data", path=path)
     try:
-        return store.read_range(range.file, range.start, range.length + range.is_whole_file)
+        return store.read_range(file, start, length)
     except FileNotFoundError as error:
-        if (step := range.parts["step"][0].as_py()) is not None:
+        if step is not None:
             StepLog(store).refuse_expired(step)
         raise CorruptPart("the part is missing", path=path) from error
 
@@ -136,17 +157,28 @@ def decode_part(
     decoder: Decoder, part: Part, data: pa.Buffer, path: str, verify: str = "full"
 ) -> Iterator[pa.RecordBatch]:
     """The batches of one part, as many rows as were committed."""
+    return decode_batches(decoder.batches(data, path), part, path, verify)
+
+
+def decode_batches(
+    found: Iterable[pa.RecordBatch], part: Part, path: str, verify: str = "full"
+) -> Iterator[pa.RecordBatch]:
+    """These batches of one part, as many rows as were committed."""
     rows = batches = 0
-    for batch in decoder.batches(data, path):
+    source = iter(found)
+    while (batch := next(source, None)) is not None:
         if verify != "full" or part.get("checksum") is None:
             # Without a checksum, at least no offset may point outside its buffer.
             _validate(batch, path, full=verify == "full")
         rows += batch.num_rows
         batches += 1
-        yield batch
+        given = [batch]
+        # While the user has the batch, nothing here keeps it in memory.
+        del batch
+        yield given.pop()
     if verify != "none" and (rows, batches) != (part["rows"], part["batches"]):
-        found = f"{rows} rows in {batches} batches"
-        message = f"{found} instead of {part['rows']} in {part['batches']}"
+        counted = f"{rows} rows in {batches} batches"
+        message = f"{counted} instead of {part['rows']} in {part['batches']}"
         raise CorruptPart(message, path=path)
 
 

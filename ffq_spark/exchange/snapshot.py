@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,7 @@ from ffq_spark.exchange.checkpoint import Checkpoint, step_parts
 from ffq_spark.exchange.ledger import Ledger
 from ffq_spark.exchange.log import StepLog, Steps
 from ffq_spark.exchange.pruning import Predicate, matching_partitions, may_match
-from ffq_spark.exchange.reader import fetch_part
+from ffq_spark.exchange.reader import Part, fetch_part
 from ffq_spark.format import layout, payload
 from ffq_spark.format.index import MapTaskIndex
 from ffq_spark.format.layout import AttemptId
@@ -61,7 +61,8 @@ class Snapshot:
         if self.raw is not None:
             return _in_partitions(self.raw, allowed)
         tables = [_pruned(table, predicates, allowed) for table in self._tables(bool(predicates))]
-        table = pa.concat_tables([PARTS_SCHEMA.empty_table(), *tables]).combine_chunks()
+        # One table alone is not copied.
+        table = pa.concat_tables(tables or [PARTS_SCHEMA.empty_table()]).combine_chunks()
         return table if len(self.steps) == 1 else _by_partition(table)
 
     @property
@@ -85,9 +86,9 @@ class Snapshot:
         # A checkpoint outlives the data of its steps; a manifest that is there tells that they are.
         doubtful = StepLog(self.store).expired() if checkpoints and not self.current else set()
         for checkpoint in checkpoints:
-            known, others = checkpoint.split(doubtful)
+            known, others = checkpoint.known_parts(doubtful, statistics=statistics)
             loose += others
-            yield known.parts()
+            yield known
         manifests = self.store.read_many([step.body.manifest for step in loose])
         for step, data in zip(loose, manifests, strict=True):
             try:
@@ -113,11 +114,10 @@ class Snapshot:
 def _by_partition(table: pa.Table) -> pa.Table:
     """In the order of partitions, then steps; a step's parts are ordered by map task already."""
     steps, reduces = table["step"].to_numpy(), table["reduce"].to_numpy()
-    order = np.arange(len(steps))
-    for values in (steps, reduces):
-        if np.any(np.diff(values[order]) < 0):
-            order = order[np.argsort(values[order], kind="stable")]
-    return table.take(pa.array(order)) if np.any(np.diff(order) < 0) else table
+    partition, step = np.diff(reduces), np.diff(steps)
+    if np.all((partition > 0) | ((partition == 0) & (step >= 0))):
+        return table
+    return table.take(pa.array(np.lexsort((steps, reduces))))
 
 
 def _pruned(
@@ -280,3 +280,18 @@ def registered_index(
     only = {id.map_task: registered[id.map_task]}
     (found,) = attempts.select(store, id.query, id.stage, choice, only)
     return found
+
+
+def registered_part(store: Store, id: AttemptId, reduce: int) -> Part:
+    """One part of an attempt that may be fetched: 0 means the latest."""
+    ledger = Ledger(store)
+    outcome = ledger.outcome(id.query)
+    step = outcome.step if outcome else None
+    with expiry_explained(ledger.log, outcome):
+        index = registered_index(store, id, step.attempts if step else None)
+    entry = next((e for e in index.entries if e.reduce == reduce), None)
+    if entry is None:
+        path = store.url(index.id.directory)
+        raise PartitionNotFound(f"partition {reduce} not found in shuffle index", path=path)
+    part: Part = attempts.parts_of([replace(index, entries=(entry,))]).to_pylist()[0]
+    return {**part, "step": None}

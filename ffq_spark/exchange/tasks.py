@@ -36,7 +36,7 @@ def read_tasks(parts: pa.Table, options: ReadOptions) -> list[pa.RecordBatch]:
     tasks: list[pa.RecordBatch] = []
     if not groups:
         return tasks
-    whole = pa.concat_batches(parts.to_batches())
+    (whole,) = parts.combine_chunks().to_batches()
     for group in groups:
         first, last = position[group.partitions[0]], position[group.partitions[-1]]
         start, end = int(starts[first]), int(ends[last])

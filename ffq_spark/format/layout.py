@@ -29,6 +29,8 @@ SETTLED = f"{RECORDS}/cleanup/settled.arrow"
 INDEX_JSON = "index.json"
 INDEX_BIN = "index.bin"
 PACKED = "parts.ipc"
+CLAIM = "claim.json"
+OUTPUT = "output.arrow"
 
 MAX_ATTEMPT = (1 << 32) - 1
 MAX_ID = (1 << 64) - 1
@@ -79,6 +81,16 @@ class AttemptId(NamedTuple):
         'shuffle/7/0/3/1/parts.ipc'
         """
         return f"{self.directory}/{PACKED}"
+
+    @property
+    def claim(self) -> str:
+        """Taken by the one upload that may write the attempt, where no Spark driver says which."""
+        return f"{self.directory}/{CLAIM}"
+
+    @property
+    def output(self) -> str:
+        """What the attempt reports to the commit, once it is registered with a service."""
+        return f"{self.directory}/{OUTPUT}"
 
 
 def spark_attempt(task_attempt_id: int) -> int:
@@ -147,6 +159,11 @@ def checkpoint(size: int, last: int) -> str:
 def query(number: int) -> str:
     """The record that opens a query."""
     return f"{QUERIES}/{number}.json"
+
+
+def job(number: int) -> str:
+    """What all map tasks of a query agree on, where no Spark driver tells them."""
+    return f"{QUERIES}/{number}.job.json"
 
 
 def outcome(number: int) -> str:

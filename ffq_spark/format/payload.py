@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import BinaryIO, Protocol, TypeAlias
 
 import pyarrow as pa
 import xxhash
 
-from ffq_spark.errors import CorruptPart
+from ffq_spark.errors import CorruptPart, FfqError
 from ffq_spark.format.index import Chunk
 
 Piece: TypeAlias = "bytes | pa.Buffer"
@@ -173,6 +173,13 @@ def is_framed(data: pa.Buffer) -> bool:
     return bytes(data[:4]) == _FRAME_MAGIC
 
 
+def frame_bytes(data: pa.Buffer) -> int:
+    """How long the frame is that these bytes begin with, or the bytes themselves if cut."""
+    if len(data) < _FRAME.size:
+        return len(data)
+    return int(_FRAME.size + _FRAME.unpack_from(data)[4])
+
+
 class Decoder:
     """Turns parts of one exchange into batches, whichever payload they have.
 
@@ -202,6 +209,34 @@ class Decoder:
             if isinstance(error, CorruptPart):
                 raise
             raise CorruptPart(f"not a readable Arrow stream: {error}", path=path) from error
+
+    def stream(self, file: BinaryIO, head: pa.Buffer, path: str) -> Iterator[pa.RecordBatch]:
+        """The batches of a part that is one stream, from a file that begins with `head`."""
+        try:
+            self._check_schema(head, path)
+            with pa.ipc.open_stream(pa.PythonFile(file, "r"), options=self._options) as reader:
+                yield from reader
+        except (pa.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:
+            if isinstance(error, FfqError):
+                raise
+            raise CorruptPart(f"not a readable Arrow stream: {error}", path=path) from error
+
+    def frames(
+        self, file: BinaryIO, chunks: Sequence[Mapping[str, int]], path: str
+    ) -> Iterator[pa.RecordBatch]:
+        """The batches of a part that consists of frames, from a file."""
+        expected = iter(chunks)
+        while header := file.read(_FRAME.size):
+            length = _FRAME.unpack(header)[4] if len(header) == _FRAME.size else 0
+            frame = pa.py_buffer(header + file.read(length))
+            chunk = next(expected, None)
+            if chunk is not None and zlib.adler32(frame) != chunk["checksum32"]:
+                raise CorruptPart("checksum mismatch in a frame", path=path)
+            batches = list(self.batches(frame, path))
+            # While the user has a batch, nothing here keeps it in memory.
+            del frame
+            while batches:
+                yield batches.pop(0)
 
     def _check_schema(self, stream: pa.Buffer, path: str) -> None:
         if self._known and bytes(stream[: len(self._known)]) == self._known:

@@ -170,6 +170,18 @@ class QueryRecord(JsonRecord):
 
 
 @dataclass(frozen=True)
+class JobRecord(JsonRecord):
+    """What all map tasks of a query agree on, where no Spark driver tells them.
+
+    `exchange` is the exchange's record as it is or will be, `options` those of the write.
+    """
+
+    query: int
+    exchange: str
+    options: str
+
+
+@dataclass(frozen=True)
 class QueryId:
     """A query's full name: who started it, and its number."""
 

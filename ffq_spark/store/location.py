@@ -8,6 +8,7 @@ from typing import Any
 
 from ffq_spark.errors import BadOption
 from ffq_spark.store.backend import Backend
+from ffq_spark.store.confined import ConfinedBackend
 from ffq_spark.store.local import LocalBackend
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(.*)", re.DOTALL)
@@ -31,8 +32,11 @@ def split(root: str) -> tuple[str, str]:
     return protocol, rest.removeprefix("//").rstrip("/")
 
 
-def open_backend(root: str, options: Mapping[str, Any]) -> Backend:
-    """The backend of a root. fsspec and the store's client are imported only when needed."""
+def open_backend(root: str, options: Mapping[str, Any], *, confined: bool = False) -> Backend:
+    """The backend of a root. fsspec and the store's client are imported only when needed.
+
+    `confined`: no link below a local root leads out of it.
+    """
     if not root:
         raise BadOption("no path was given", option="path")
     if any(_holds_credentials(link) for link in root.split("::")):
@@ -43,7 +47,7 @@ def open_backend(root: str, options: Mapping[str, Any]) -> Backend:
         raise BadOption(told, option="path")
     protocol, path = split(root)
     if protocol == "file":
-        return LocalBackend(path)
+        return ConfinedBackend(path) if confined else LocalBackend(path)
     if protocol == "s3":
         from ffq_spark.store.s3 import S3Backend
 

@@ -50,11 +50,12 @@ class Store:
         options: Mapping[str, Any] | None = None,
         *,
         unsafe_commit: bool = False,
+        confined: bool = False,
     ) -> None:
         self.root = root
         self.unsafe_commit = unsafe_commit
         self._options = dict(options or {})
-        self._backend: Backend = open_backend(root, self._options)
+        self._backend: Backend = open_backend(root, self._options, confined=confined)
         self._create_once_by: str | None = None
 
     def __repr__(self) -> str:

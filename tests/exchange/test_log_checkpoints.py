@@ -329,8 +329,8 @@ def test_a_record_is_kept_as_it_is_stored_with_what_a_later_version_added(
     files[layout.step(2)] = json.dumps(document).encode()
     scene.write()
     path = layout.checkpoint(4, 4)
-    rows = Checkpoint.decode(files[path], Span(4, 4), path).rows()
-    assert rows["record"].to_pylist() == [files[layout.step(number)] for number in (1, 2, 3, 4)]
+    records = Checkpoint.decode(files[path], Span(4, 4), path).records
+    assert records.to_pylist() == [files[layout.step(number)] for number in (1, 2, 3, 4)]
 
 
 def test_a_damaged_manifest_is_not_papered_over(files: Files, scene: Scene) -> None:

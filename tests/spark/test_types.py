@@ -117,8 +117,16 @@ def test_a_column_comes_back_as_it_was_written(spark: Any, root: str, kind: str)
 def test_columns_of_parquet_files_arrive_as_they_are(spark: Any, root: str, tmp_path: Path) -> None:
     """Dictionaries, nulls, nested values; more rows than one batch of either side holds."""
     source = str(tmp_path / "source.parquet")
-    spark.range(30_000, numPartitions=2).selectExpr(
+    numbers = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE")
+    spark.range(70_000, numPartitions=1).selectExpr(
         "id",
+        *(f"TRY_CAST(id AS {kind}) AS plain_{kind}" for kind in numbers),
+        *(f"IF(id % 3 = 0, NULL, CAST(id % 100 AS {kind})) AS coded_{kind}" for kind in numbers),
+        "IF(id % 11 = 0, NULL, id % 2 = 0) AS b",
+        "IF(id % 13 = 0, NULL, DATE_ADD(DATE'2026-01-01', CAST(id % 400 AS INT))) AS day",
+        "IF(id % 17 = 0, NULL, CAST(CAST(id AS STRING) AS BINARY)) AS bytes",
+        "CAST(NULL AS DOUBLE) AS nothing",
+        "id < 200 AS part",
         "IF(id % 7 = 0, NULL, CONCAT('word ', id % 50)) AS s",
         "CAST(id AS STRING) AS t",
         "IF(id % 5 = 0, NULL, CAST(id AS DECIMAL(20, 3))) AS d",
@@ -126,10 +134,28 @@ def test_columns_of_parquet_files_arrive_as_they_are(spark: Any, root: str, tmp_
         "ARRAY(id, NULL) AS a",
         "NAMED_STRUCT('x', id % 3, 'y', CAST(id AS DOUBLE)) AS p",
         "MAP(CAST(id AS STRING), id) AS m",
+    ).write.partitionBy("part").parquet(source)
+    written = spark.read.parquet(source)
+    with conf(spark, "spark.sql.files.maxPartitionBytes", "1g"):
+        write(written, root, keys="id", partitions=4)
+    assert rows(read(spark, root)) == rows(written)
+
+
+def test_columns_of_long_strings_are_cut_into_batches_that_fit(
+    spark: Any, root: str, tmp_path: Path
+) -> None:
+    """Each of two columns is the longer one at times, one value alone is longer than a batch."""
+    source = str(tmp_path / "source.parquet")
+    spark.range(60, numPartitions=1).selectExpr(
+        "id",
+        "IF(id % 9 = 4, NULL, REPEAT(CHAR(97 + id % 26), CAST(id * 20000 AS INT))) AS a",
+        "REPEAT(CHAR(65 + id % 26), CAST((60 - id) * 25000 AS INT)) AS b",
+        "REPEAT('z', IF(id = 30, 20000000, 10)) AS c",
     ).write.parquet(source)
     written = spark.read.parquet(source)
     write(written, root, keys="id", partitions=4)
-    assert rows(read(spark, root)) == rows(written)
+    same = ["id", "a = b", "MD5(a) AS a", "MD5(b) AS b", "MD5(c) AS c"]
+    assert rows(read(spark, root).selectExpr(*same)) == rows(written.selectExpr(*same))
 
 
 @pytest.mark.parametrize("read_zone", ["UTC", "Asia/Kolkata"])

@@ -4,7 +4,7 @@ import scala.jdk.CollectionConverters._
 
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.Attribute
+import org.apache.spark.sql.catalyst.expressions.{Attribute, GenericInternalRow}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.connector.metric.{CustomMetric, CustomTaskMetric}
 import org.apache.spark.sql.connector.write.{BatchWrite, DataWriter, DataWriterFactory, PhysicalWriteInfo, Write => SparkWrite, WriterCommitMessage}
@@ -16,7 +16,7 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
 
 /**
  * Shortens the way of rows to the Python writers of an exchange: columns go there without becoming
- * rows of Spark's own format first, and nothing is counted anew every hundred rows.
+ * rows first, and nothing is counted anew every hundred rows.
  */
 private object DirectWrites extends ColumnarRule {
 
@@ -26,9 +26,11 @@ private object DirectWrites extends ColumnarRule {
 
     override def apply(plan: SparkPlan): SparkPlan = plan.transformUp {
       case write: AppendDataExec if isExchange(write.write) =>
-        write.copy(query = direct(write.query), write = new ExchangeWrite(write.write))
+        val query = direct(write.query)
+        write.copy(query = query, write = new ExchangeWrite(write.write, query.isInstanceOf[BatchesExec]))
       case write: OverwriteByExpressionExec if isExchange(write.write) =>
-        write.copy(query = direct(write.query), write = new ExchangeWrite(write.write))
+        val query = direct(write.query)
+        write.copy(query = query, write = new ExchangeWrite(write.write, query.isInstanceOf[BatchesExec]))
     }
   }
 
@@ -36,35 +38,27 @@ private object DirectWrites extends ColumnarRule {
     !write.isInstanceOf[ExchangeWrite] && write.toString == Settings.Format
 
   private def direct(query: SparkPlan): SparkPlan = query match {
-    case ColumnarToRowExec(columns) => BatchRowsExec(columns)
+    case ColumnarToRowExec(columns) => BatchesExec(columns)
     case rows => rows
   }
 }
 
-/** Rows that are views of columnar batches: each is valid until the next, which is enough for a writer. */
-case class BatchRowsExec(child: SparkPlan) extends UnaryExecNode {
+/** A columnar batch on its way through Spark's code for rows. */
+private class BatchRow(val batch: ColumnarBatch) extends GenericInternalRow(0)
+
+/** Each batch as one row, for the writer behind it, which knows. */
+case class BatchesExec(child: SparkPlan) extends UnaryExecNode {
 
   override def output: Seq[Attribute] = child.output
 
-  override protected def doExecute(): RDD[InternalRow] = child.executeColumnar().mapPartitions { batches =>
-    val strings = Array.fill(output.length)(new DictionaryStrings)
-    batches.flatMap { batch =>
-      val columns = Array.tabulate(batch.numCols())(i => strings(i).of(batch.column(i)))
-      val rows = new ColumnarBatch(columns, batch.numRows()).rowIterator().asScala
-      new Iterator[InternalRow] {
+  override protected def doExecute(): RDD[InternalRow] =
+    child.executeColumnar().mapPartitions(_.map(new BatchRow(_)))
 
-        override def hasNext: Boolean = rows.hasNext || { batch.closeIfFreeable(); false }
-
-        override def next(): InternalRow = rows.next()
-      }
-    }
-  }
-
-  override protected def withNewChildInternal(child: SparkPlan): BatchRowsExec = copy(child = child)
+  override protected def withNewChildInternal(child: SparkPlan): BatchesExec = copy(child = child)
 }
 
 /** Spark's own write of a Python source with another way to its tasks. */
-private class ExchangeWrite(python: SparkWrite) extends SparkWrite {
+private class ExchangeWrite(python: SparkWrite, columnar: Boolean) extends SparkWrite {
 
   override def toString: String = python.toString
 
@@ -80,7 +74,7 @@ private class ExchangeWrite(python: SparkWrite) extends SparkWrite {
 
       override def createBatchWriterFactory(info: PhysicalWriteInfo): DataWriterFactory =
         batch.createBatchWriterFactory(info) match {
-          case factory: PythonBatchWriterFactory => new RowWriters(factory, PythonSettings.current())
+          case factory: PythonBatchWriterFactory => new Writers(factory, PythonSettings.current(), columnar)
           case other => other
         }
 
@@ -95,7 +89,8 @@ private class ExchangeWrite(python: SparkWrite) extends SparkWrite {
   }
 }
 
-private class RowWriters(python: PythonBatchWriterFactory, settings: PythonSettings) extends DataWriterFactory {
+private class Writers(python: PythonBatchWriterFactory, settings: PythonSettings, columnar: Boolean)
+  extends DataWriterFactory {
 
   override def createWriter(partition: Int, task: Long): DataWriter[InternalRow] = new DataWriter[InternalRow] {
 
@@ -104,14 +99,14 @@ private class RowWriters(python: PythonBatchWriterFactory, settings: PythonSetti
     private var shown = Array.empty[CustomTaskMetric]
 
     override def writeAll(rows: java.util.Iterator[InternalRow]): Unit = {
-      val answers = PythonColumns.run(
-        python.source.createPythonFunction(python.pickledWriteFunc),
-        python.inputSchema,
-        rows.asScala,
-        columns = 1,
-        settings,
-        metrics,
-        python.sessionUUID)
+      val function = python.source.createPythonFunction(python.pickledWriteFunc)
+      val answers =
+        if (columnar) {
+          val batches = rows.asScala.map(_.asInstanceOf[BatchRow].batch)
+          PythonColumns.runOnColumns(
+            function, python.inputSchema, batches, columns = 1, settings, metrics, python.sessionUUID)
+        } else PythonColumns.run(
+          function, python.inputSchema, rows.asScala, columns = 1, settings, metrics, python.sessionUUID)
       val found = answers.flatMap(_.rowIterator().asScala.map(_.getBinary(0))).toSeq
       if (found.length != 1) throw new IllegalStateException(s"a write task sent ${found.length} messages")
       message = found.headOption.map(PythonWriterCommitMessage)

@@ -1,5 +1,12 @@
 package org.apache.spark.sql.execution.python.ffq
 
+import java.io.DataOutputStream
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.arrow.vector.VectorSchemaRoot
+import org.apache.arrow.vector.ipc.ArrowStreamWriter
+
 import org.apache.spark.{JobArtifactSet, TaskContext}
 import org.apache.spark.api.python.{ChainedPythonFunctions, PythonEvalType, PythonFunction}
 import org.apache.spark.sql.catalyst.InternalRow
@@ -29,9 +36,10 @@ object PythonSettings {
   }
 }
 
-/** Runs a task in Python on rows, and gives its batches as columns, as Spark's runner receives them. */
+/** Runs a task in Python, and gives its batches as columns, as Spark's runner receives them. */
 object PythonColumns {
 
+  /** On rows. */
   def run(
       function: PythonFunction,
       inputs: StructType,
@@ -40,7 +48,60 @@ object PythonColumns {
       settings: PythonSettings,
       metrics: Map[String, SQLMetric],
       session: Option[String] = None): Iterator[ColumnarBatch] = {
-    val runner = new ArrowPythonRunner(
+    // Python expects each row inside of another; the runner is done with one before it takes the next.
+    val outer = new GenericInternalRow(1)
+    val rows = input.map { row => outer.update(0, row); outer }
+    val runner = new Runner(function, inputs, settings, metrics, session) with BatchedPythonArrowInput
+    answers(runner, Iterator.single(rows), columns)
+  }
+
+  /** On columns, which stay columns. */
+  def runOnColumns(
+      function: PythonFunction,
+      inputs: StructType,
+      input: Iterator[ColumnarBatch],
+      columns: Int,
+      settings: PythonSettings,
+      metrics: Map[String, SQLMetric],
+      session: Option[String]): Iterator[ColumnarBatch] = {
+    val runner = new Runner(function, inputs, settings, metrics, session) {
+
+      private lazy val batches = new ColumnBatches(root, inputs, input)
+
+      override protected def writeNextBatchToArrowStream(
+          root: VectorSchemaRoot,
+          writer: ArrowStreamWriter,
+          out: DataOutputStream,
+          ignored: Iterator[Iterator[InternalRow]]): Boolean = {
+        val more = batches.next()
+        if (more) {
+          writer.writeBatch()
+          pythonMetrics("pythonDataSent") += root.getFieldVectors.asScala.map(_.getBufferSize.toLong).sum
+        } else close()
+        more
+      }
+    }
+    answers(runner, Iterator.empty, columns)
+  }
+
+  private def answers(
+      runner: Runner, input: Iterator[Iterator[InternalRow]], columns: Int): Iterator[ColumnarBatch] = {
+    val context = TaskContext.get()
+    runner.compute(input, context.partitionId(), context).map { batch =>
+      // Python wraps the columns into one struct.
+      val struct = batch.column(0).asInstanceOf[ArrowColumnVector]
+      val vectors = Array.tabulate[ColumnVector](columns)(child => new SharedColumn(struct.getChild(child)))
+      new ColumnarBatch(vectors, batch.numRows())
+    }
+  }
+
+  private class Runner(
+      function: PythonFunction,
+      inputs: StructType,
+      settings: PythonSettings,
+      metrics: Map[String, SQLMetric],
+      session: Option[String])
+    extends ArrowPythonRunner(
       Seq((ChainedPythonFunctions(Seq(function)), 0L)),
       PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
       Array(Array(0)),
@@ -50,18 +111,7 @@ object PythonColumns {
       settings.runner,
       metrics,
       settings.artifacts,
-      session) with BatchedPythonArrowInput
-    val context = TaskContext.get()
-    // Python expects each row inside of another; the runner is done with one before it takes the next.
-    val outer = new GenericInternalRow(1)
-    val rows = input.map { row => outer.update(0, row); outer }
-    runner.compute(Iterator.single(rows), context.partitionId(), context).map { batch =>
-      // Python wraps the columns into one struct.
-      val struct = batch.column(0).asInstanceOf[ArrowColumnVector]
-      val vectors = Array.tabulate[ColumnVector](columns)(child => new SharedColumn(struct.getChild(child)))
-      new ColumnarBatch(vectors, batch.numRows())
-    }
-  }
+      session)
 }
 
 /** A column whose memory is the runner's: it loads the next batch into it, and frees it at the end. */

@@ -1,0 +1,178 @@
+"""Writing a step from many processes that share nothing but storage, or a service.
+
+What Spark's driver keeps in memory lies on storage here: the query, what its map tasks agree on,
+and the output of every attempt. So any process may go on where another ended.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+
+from ffq_spark.errors import Canceled, DuplicateBatch, Fenced, QueryEnded, QueryNotFound
+from ffq_spark.exchange import leases, outputs
+from ffq_spark.exchange.cancel import end_unfinished, read_cancel
+from ffq_spark.exchange.job import WriteJob
+from ffq_spark.exchange.ledger import AttemptOutput, Ledger
+from ffq_spark.exchange.write import check_delivery, commit_write, new_initiator, prepare
+from ffq_spark.exchange.writer import write_attempt
+from ffq_spark.format import layout
+from ffq_spark.format.layout import AttemptId
+from ffq_spark.format.records import (
+    ExchangeRecord,
+    JobRecord,
+    Outcome,
+    OutcomeRecord,
+    QueryRecord,
+    StepRecord,
+)
+from ffq_spark.options import WriteOptions
+from ffq_spark.store import Store
+
+
+class Upload:
+    """A query that is being written, as storage knows it.
+
+    >>> store = Store("memory://doc-upload")
+    >>> schema = pa.schema([("k", pa.int64())])
+    >>> upload = Upload.begin(store, schema, {"keys": "k", "partitions": "2"})
+    >>> _ = upload.put(0, [pa.record_batch([[1, 2, 3]], schema=schema)])
+    >>> Upload.open(store, upload.query).commit(map_tasks=1).body.rows
+    3
+    """
+
+    def __init__(
+        self, store: Store, query: QueryRecord, exchange: ExchangeRecord, options: WriteOptions
+    ) -> None:
+        self._store = store
+        self._ledger = Ledger(store)
+        self._record = query
+        self._options = options
+        self._job = WriteJob.of(exchange, query, options)
+
+    @property
+    def query(self) -> int:
+        return self._record.query
+
+    @property
+    def lease_seconds(self) -> int:
+        return self._record.lease_seconds
+
+    @classmethod
+    def begin(
+        cls,
+        store: Store,
+        schema: pa.Schema,
+        given: Mapping[str, str],
+        *,
+        mode: str = "append",
+        lease_seconds: int = 0,
+    ) -> Upload:
+        """Open a query; `given` are options of a write, in Spark's spelling."""
+        options = WriteOptions.resolve(given, environment={})
+        check_delivery(options)
+        exchange = prepare(store, options, schema)
+        initiator = new_initiator()
+        if lease_seconds:
+            leases.renew(store, initiator, lease_seconds)
+        query = Ledger(store).begin(
+            mode, initiator, stage=options.stage, query=options.query, lease_seconds=lease_seconds
+        )
+        job = JobRecord(query.query, exchange.encode().decode(), json.dumps(dict(given)))
+        store.create_once(layout.job(query.query), job.encode())
+        return cls(store, query, exchange, options)
+
+    @classmethod
+    def open(cls, store: Store, query: int, *, buffer_bytes: int | None = None) -> Upload:
+        """A query that was begun, by whomever."""
+        path = layout.job(query)
+        data, opened = store.read_many([path, layout.query(query)])
+        if data is None or opened is None:
+            raise QueryNotFound(f"there is no query {query}", path=store.url(layout.QUERIES))
+        job = JobRecord.decode(data, store.url(path))
+        given = json.loads(job.options)
+        if buffer_bytes is not None:
+            given["maxBufferBytes"] = str(buffer_bytes)
+        exchange = ExchangeRecord.decode(job.exchange.encode(), store.url(path))
+        record = QueryRecord.decode(opened, store.url(layout.query(query)))
+        return cls(store, record, exchange, WriteOptions.resolve(given, environment={}))
+
+    def put(
+        self, map_task: int, batches: Iterable[pa.RecordBatch], attempt: int = 0
+    ) -> AttemptOutput:
+        """Write and register one attempt of a map task; attempt 0 is a new one."""
+        self._refuse_ended()
+        self.beat()
+        id = outputs.claim(
+            self._store, AttemptId(self.query, self._record.stage, map_task, attempt)
+        )
+        output = write_attempt(self._store, self._job, map_task, id.attempt, batches)
+        self._refuse_ended()
+        outputs.register(self._store, output)
+        self.beat()
+        return output
+
+    def register(self, map_task: int, attempt: int) -> AttemptOutput:
+        """Register an attempt that somebody wrote to storage, after a look at all of it."""
+        self._refuse_ended()
+        id = AttemptId(self.query, self._record.stage, map_task, attempt)
+        output = outputs.read_output(self._store, id)
+        if output is None:
+            output = outputs.examine(self._store, self._job, id)
+            outputs.register(self._store, output)
+        self.beat()
+        return output
+
+    def beat(self) -> None:
+        """Say that the query is alive."""
+        if self._record.lease_seconds:
+            leases.renew(self._store, self._record.initiator, self._record.lease_seconds)
+
+    def commit(self, map_tasks: int) -> StepRecord | None:
+        """Seal the step of so many map tasks; None for a batch of a stream that is there already.
+
+        A commit whose answer was lost may be repeated.
+        """
+        done = self._ledger.outcome(self.query)
+        if done is not None and done.outcome is Outcome.COMMITTED:
+            return self._published(done)
+        if done is not None and done.code == DuplicateBatch.code:
+            return None
+        self._refuse_ended()
+        found = outputs.registered_outputs(self._store, self._job, map_tasks)
+        try:
+            step = commit_write(self._store, self._job, found, self._options)
+        except Fenced:
+            done = self._ledger.outcome(self.query)
+            if done is None or done.outcome is not Outcome.COMMITTED:
+                raise
+            # Another call of the same commit came first.
+            return self._published(done)
+        self._release()
+        return step
+
+    def _published(self, outcome: OutcomeRecord) -> StepRecord | None:
+        self._ledger.roll_forward()
+        self._release()
+        return self._ledger.log.find(outcome)
+
+    def abort(self, reason: str) -> OutcomeRecord:
+        """End the query without a step; what ended it first stays."""
+        outcome = end_unfinished(self._store, self.query, reason)
+        self._release()
+        return outcome
+
+    def _release(self) -> None:
+        if self._record.lease_seconds:
+            leases.release(self._store, self._record.initiator)
+
+    def _refuse_ended(self) -> None:
+        outcome = self._ledger.outcome(self.query)
+        if outcome is not None:
+            raise QueryEnded(f"query {self.query} has ended already as {outcome.outcome.value}")
+        request = read_cancel(self._store, self.query)
+        if request is not None:
+            end_unfinished(self._store, self.query, request.message)
+            raise Canceled(f"canceled by {request.who}: {request.message}")

@@ -1,0 +1,1 @@
+"""The exchange service: Arrow Flight for everyone who is not Spark."""

@@ -1,0 +1,240 @@
+"""From a request to rows: a snapshot is decided once, and its tickets never change their mind."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import xxhash
+
+from ffq_spark.errors import TicketStale
+from ffq_spark.exchange.consolidation import check_consolidates, read_rows
+from ffq_spark.exchange.exchange import output_schema, python_options
+from ffq_spark.exchange.keys import key_predicates, matching_rows
+from ffq_spark.exchange.large_parts import Loading, read_bounded
+from ffq_spark.exchange.partitioner import join
+from ffq_spark.exchange.pruning import Predicate
+from ffq_spark.exchange.snapshot import Snapshot, take_snapshot
+from ffq_spark.exchange.tasks import read_tasks
+from ffq_spark.format.records import ExchangeRecord
+from ffq_spark.options import ReadOptions
+from ffq_spark.service.roots import Roots
+from ffq_spark.service.wire import Read, Task
+from ffq_spark.store import Store
+
+# What tells one part from another, and what was committed of it.
+_IDENTITY = (
+    *("step", "query", "stage", "map_task", "attempt", "reduce"),
+    *("file", "offset", "bytes", "rows", "checksum"),
+)
+_CACHED_READS = 32
+_CACHED_PARTS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A read that is decided: the snapshot's parts, in the order that tickets count them."""
+
+    read: Read
+    store: Store
+    exchange: ExchangeRecord
+    options: ReadOptions
+    predicates: tuple[Predicate, ...]
+    parts: pa.Table
+    step: int
+
+    @property
+    def schema(self) -> pa.Schema:
+        return output_schema(self.exchange.schema, self.options)
+
+    @property
+    def exact(self) -> bool:
+        """Whether the parts' rows are the read's rows."""
+        return not self.predicates and not self.options.consolidate
+
+    def tasks(self) -> Iterator[tuple[Task, pa.RecordBatch]]:
+        """A ticket for each read task, with its parts."""
+        first = 0
+        for parts in read_tasks(self.parts, self.options):
+            yield Task.within(self.read, first, parts.num_rows, digest(parts)), parts
+            first += parts.num_rows
+
+
+def digest(parts: pa.Table | pa.RecordBatch) -> int:
+    """What a ticket remembers of its parts; 63 bits, as JSON's readers differ beyond.
+
+    >>> digest(pa.table({name: [1] for name in _IDENTITY})) < 1 << 63
+    True
+    """
+    found = xxhash.xxh3_64()
+    for name in _IDENTITY:
+        column = parts[name]
+        if pa.types.is_string(column.type):
+            found.update("\n".join(column.to_pylist()).encode())
+        else:
+            known = column.is_valid().to_numpy(zero_copy_only=False)
+            found.update(known.tobytes())
+            found.update(column.fill_null(0).to_numpy().astype("uint64").tobytes())
+    return int(found.intdigest()) >> 1
+
+
+class Reading:
+    """Plans reads, and remembers the plans of snapshots that cannot change."""
+
+    def __init__(self, roots: Roots) -> None:
+        self._roots = roots
+        self._lock = threading.Lock()
+        self._plans: OrderedDict[Read, Plan] = OrderedDict()
+
+    def plan(self, read: Read) -> Plan:
+        """Decide what a read sees, now and for all its tickets."""
+        with self._lock:
+            found = self._plans.get(read)
+            if found is not None:
+                self._plans.move_to_end(read)
+                return found
+        plan = self._planned(read)
+        if plan.read == read and plan.step:
+            self._remember(plan)
+        return plan
+
+    def _planned(self, read: Read) -> Plan:
+        store = self._roots.store(read.exchange)
+        options = _options(read)
+        snapshot = take_snapshot(store, options)
+        exchange = snapshot.exchange
+        check_consolidates(exchange, options)
+        output_schema(exchange.schema, options)
+        predicates = [] if read.key is None else key_predicates(exchange, read.key)
+        parts = snapshot.parts(predicates, options.partitions)
+        frozen, step = _frozen(read, snapshot)
+        return Plan(frozen, store, exchange, options, tuple(predicates), parts, step)
+
+    def _remember(self, plan: Plan) -> None:
+        with self._lock:
+            self._plans[plan.read] = plan
+            while len(self._plans) > 1 and (
+                len(self._plans) > _CACHED_READS
+                or sum(p.parts.num_rows for p in self._plans.values()) > _CACHED_PARTS
+            ):
+                self._plans.popitem(last=False)
+
+    def forget(self, exchange: str) -> None:
+        """Drop what is remembered of an exchange that is no more."""
+        with self._lock:
+            for read in [read for read in self._plans if read.exchange == exchange]:
+                del self._plans[read]
+
+    def task(self, task: Task) -> tuple[Plan, pa.Table]:
+        """A ticket's plan and parts, if they are still what it was made for."""
+        plan = self.plan(task.read())
+        parts = plan.parts.slice(task.first, task.count)
+        if parts.num_rows != task.count or digest(parts) != task.check:
+            raise TicketStale(f"the parts of {task.exchange} differ from the ticket's")
+        return plan, parts
+
+
+def _options(read: Read) -> ReadOptions:
+    given = {
+        "columns": read.columns or None,
+        "partitions": read.partitions,
+        "steps": read.steps or None,
+        "as_of_step": read.as_of_step,
+        "query": read.query,
+        "stage": read.stage,
+        "attempt": read.attempt,
+        "metadata_columns": read.metadata_columns,
+        "consolidate": read.consolidate,
+        "target_partition_bytes": read.target_partition_bytes,
+        "min_tasks": read.min_tasks,
+        "max_tasks": read.max_tasks,
+    }
+    return python_options(given)
+
+
+def _frozen(read: Read, snapshot: Snapshot) -> tuple[Read, int]:
+    """The read with its steps named; 0 where there are none: then the digest alone decides."""
+    planning = replace(read, target_partition_bytes=None, min_tasks=None, max_tasks=None)
+    if snapshot.raw is not None or not snapshot.steps:
+        return planning, 0
+    first, last = snapshot.steps[0].step, snapshot.steps[-1].step
+    if snapshot.current:
+        return replace(planning, as_of_step=last), last
+    if read.as_of_step is None:
+        return replace(planning, steps=f"{first}..{last}"), last
+    return planning, last
+
+
+def rows(
+    plan: Plan, parts: pa.Table, *, credits: int, skip: int = 0, loading: Loading | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a plan's parts, the same ones in the same order whenever they are asked for."""
+    columns, schema = plan.options.columns or None, plan.exchange.schema
+    metadata = plan.options.metadata_columns
+    if plan.options.consolidate:
+        options = replace(plan.options, credits=credits, verify="full")
+        found = read_rows(plan.store, parts, plan.exchange, options, columns=_needed(plan, columns))
+    else:
+        found = read_bounded(
+            plan.store,
+            parts,
+            schema,
+            credits=credits,
+            columns=_needed(plan, columns),
+            metadata=metadata,
+            loading=loading,
+        )
+    if plan.predicates:
+        names = plan.schema.names
+        found = (matching_rows(batch, plan.predicates).select(names) for batch in found)
+    return _after(found, skip)
+
+
+def _needed(plan: Plan, columns: tuple[str, ...] | None) -> list[str] | None:
+    """The columns to read: those that are asked for, and those that decide."""
+    if columns is None:
+        return None
+    keys = [predicate.column for predicate in plan.predicates]
+    return [*columns, *(name for name in keys if name not in columns)]
+
+
+def _after(batches: Iterable[pa.RecordBatch], skip: int) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        left = max(0, batch.num_rows - skip)
+        skip -= batch.num_rows - left
+        if left:
+            yield batch.slice(batch.num_rows - left)
+
+
+def one_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same batches, of which the next is made while one is sent.
+
+    >>> list(one_ahead(iter([1, 2, 3])))
+    [1, 2, 3]
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="ffq-ahead") as pool:
+        coming = pool.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = pool.submit(next, batches, None)
+            yield batch
+
+
+def sized(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of about `limit` bytes at most, and none much smaller than needed.
+
+    >>> batch = pa.record_batch({"a": list(range(8))})
+    >>> [b.num_rows for b in sized([batch.slice(0, 1), batch.slice(1, 1), batch], 32)]
+    [2, 4, 4]
+    """
+    for batch in join(batches, limit):
+        size = batch.nbytes
+        if size <= limit:
+            yield batch
+            continue
+        count = max(1, batch.num_rows * limit // size)
+        for start in range(0, batch.num_rows, count):
+            yield batch.slice(start, count)

@@ -1,0 +1,162 @@
+"""Starting and stopping a service."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import shutil
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ffq_spark.errors import BadOption
+from ffq_spark.options import ServeOptions
+from ffq_spark.service.access import Tokens
+from ffq_spark.service.queries import RESULTS, Queries
+from ffq_spark.service.roots import Roots, named_roots
+from ffq_spark.service.server import ExchangeServer
+
+logger = logging.getLogger("ffq_spark.service")
+
+_SHUTDOWN_SECONDS = 10.0
+
+
+def serve(
+    roots: str | Sequence[str] | Mapping[str, str],
+    *,
+    spark: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Service:
+    """Serve exchanges over Arrow Flight, from now until `close`; only this machine is listened to.
+
+    `roots` are exchanges or directories of exchanges, by name or called by the last part of their
+    path. Given a Spark session, callers may run queries on it.
+
+    >>> import ffq_spark as ffq
+    >>> from ffq_spark.examples import tiny_exchange
+    >>> with serve({"tiny": tiny_exchange().root}, port=0) as service:
+    ...     ffq.connect(service.url).exchange("tiny").read().read_all().num_rows
+    6
+    """
+    chosen = ServeOptions.of_python(options)
+    if isinstance(roots, str):
+        roots = [roots]
+    named = dict(roots) if isinstance(roots, Mapping) else named_roots(roots)
+    if RESULTS in named:
+        raise BadOption(f"{RESULTS!r} is the name of queries' results", option="roots")
+    return Service(named, chosen, spark, storage_options)
+
+
+class Service:
+    """A running service. Close it, or use it in a `with`."""
+
+    def __init__(
+        self,
+        roots: Mapping[str, str],
+        options: ServeOptions,
+        spark: Any = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        tokens = Tokens.load(options.tokens) if options.tokens else None
+        tls = _tls(options)
+        _refuse_open_doors(options, tokens)
+        self._options = options
+        self._temporary: str | None = None
+        self._queries: Queries | None = None
+        self._metrics: Any = None
+        hidden: dict[str, str] = {}
+        if spark is not None:
+            results = options.results_root
+            if not results:
+                results = self._temporary = tempfile.mkdtemp(prefix="ffq-results-")
+            self._queries = Queries(spark, results, options, storage_options)
+            hidden = {RESULTS: results}
+        scheme = "grpc+tls" if tls else "grpc+tcp"
+        host = f"[{options.host}]" if ":" in options.host else options.host
+        self.server = ExchangeServer(
+            f"{scheme}://{host}:{options.port}",
+            Roots(roots, storage_options, hidden=hidden),
+            options,
+            tokens=tokens,
+            queries=self._queries,
+            **tls,
+        )
+        self.url = f"{scheme}://{host}:{self.server.port}"
+        if options.metrics_port is not None:
+            from ffq_spark.service.metrics import Metrics
+
+            self._metrics = Metrics(self.server, options.metrics_host, options.metrics_port)
+
+    def __enter__(self) -> Service:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def metrics_url(self) -> str | None:
+        """Where metrics are, if they are served."""
+        return self._metrics.url if self._metrics else None
+
+    def close(self, drain: float | None = None) -> bool:
+        """Let nobody in, let calls finish for so long, and stop; whether all calls had finished."""
+        seconds = self._options.drain_seconds if drain is None else drain
+        finished = self.server.calls.drain(seconds)
+        if self._queries is not None:
+            self._queries.close()
+        # A caller that takes nothing and does not leave holds its call open, and with it this.
+        stopper = threading.Thread(target=self.server.shutdown, daemon=True)
+        stopper.start()
+        stopper.join(_SHUTDOWN_SECONDS)
+        if self._metrics is not None:
+            self._metrics.close()
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+        if not finished:
+            logger.warning("calls were cut off after %s s", seconds)
+        return finished and not stopper.is_alive()
+
+
+def _tls(options: ServeOptions) -> dict[str, Any]:
+    if bool(options.tls_certificate) != bool(options.tls_key):
+        raise BadOption("a certificate and its key come together", option="tlsKey")
+    if not options.tls_certificate:
+        if options.tls_client_ca:
+            raise BadOption("mutual TLS needs a certificate", option="tlsCertificate")
+        return {}
+    pair = (
+        _pem(options.tls_certificate, "tlsCertificate"),
+        _pem(options.tls_key, "tlsKey"),
+    )
+    found: dict[str, Any] = {"tls_certificates": [pair]}
+    if options.tls_client_ca:
+        found["verify_client"] = True
+        found["root_certificates"] = _pem(options.tls_client_ca, "tlsClientCa")
+    return found
+
+
+def _pem(path: str, option: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise BadOption(f"{path}: {type(error).__name__}", option=option) from None
+
+
+def _refuse_open_doors(options: ServeOptions, tokens: Tokens | None) -> None:
+    if _is_loopback(options.host) or options.insecure:
+        return
+    if tokens is None:
+        raise BadOption(f"{options.host} is reached from outside: give tokens", option="tokens")
+    if not options.tls_certificate:
+        told = f"{options.host} is reached from outside: tokens need TLS"
+        raise BadOption(told, option="tlsCertificate")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,56 @@
+"""A local root that nobody gets out of: for a service whose callers are not its owners."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+
+from ffq_spark.store.backend import Entry
+from ffq_spark.store.local import LocalBackend
+
+
+def leads_outside(root: str, name: str) -> bool:
+    """Whether a directory below a local root is a link to somewhere else.
+
+    >>> leads_outside("/data", "x"), leads_outside("/data", "../x")
+    (False, True)
+    """
+    real = os.path.join(os.path.realpath(root), "")
+    return not os.path.realpath(os.path.join(root, name)).startswith(real)
+
+
+class ConfinedBackend(LocalBackend):
+    """A directory whose files are all really in it: a link that leads elsewhere is refused.
+
+    >>> ConfinedBackend("/data/x").read("../y")
+    Traceback (most recent call last):
+    PermissionError: a link or name that leads out of the root
+    """
+
+    def __init__(self, root: str) -> None:
+        super().__init__(root)
+        self._real = os.path.join(os.path.realpath(root), "")
+
+    def _check(self, path: str) -> None:
+        if not os.path.join(os.path.realpath(self.url(path)), "").startswith(self._real):
+            raise PermissionError("a link or name that leads out of the root")
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        self._check(path)
+        return super().read(path, start, length)
+
+    def create(self, path: str, data: bytes) -> None:
+        self._check(path)
+        super().create(path, data)
+
+    def replace(self, path: str, data: bytes) -> None:
+        self._check(path)
+        super().replace(path, data)
+
+    def write(self, path: str, pieces: Iterable[memoryview]) -> None:
+        self._check(path)
+        super().write(path, pieces)
+
+    def scan(self, path: str) -> Iterator[Entry]:
+        self._check(path)
+        yield from super().scan(path)

@@ -1,0 +1,198 @@
+package org.apache.spark.sql.execution.python.ffq
+
+import org.apache.arrow.memory.ArrowBuf
+import org.apache.arrow.vector.{BaseFixedWidthVector, BaseVariableWidthVector, BitVector, BitVectorHelper, FieldVector}
+
+import org.apache.spark.sql.execution.arrow.ArrowWriter
+import org.apache.spark.sql.execution.vectorized.WritableColumnVector
+import org.apache.spark.sql.types._
+import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatchRow}
+import org.apache.spark.unsafe.Platform
+
+/** Copies rows of a column into an Arrow vector that has room for `ColumnCopy.Rows` of them. */
+private trait ColumnCopy {
+
+  /** Begin again with row 0. */
+  def begin(): Unit
+
+  /**
+   * Put rows of a column behind the first `at` rows, and tell how many: fewer than asked for only
+   * where they would need too much memory, none only behind others.
+   */
+  def append(column: ColumnVector, from: Int, count: Int, at: Int): Int
+
+  /** The vector's rows are these. */
+  def end(rows: Int): Unit = ()
+
+  /** How many bytes the first rows take, where they differ from row to row. */
+  def bytes(rows: Int): Long
+}
+
+private object ColumnCopy {
+
+  val Rows: Int = 1 << 16
+  /** The most bytes of strings, unless one string alone has more. */
+  val Text: Int = 16 << 20
+
+  def of(kind: DataType, vector: FieldVector): ColumnCopy = (kind, vector) match {
+    case (LongType | TimestampType | TimestampNTZType, fixed: BaseFixedWidthVector) => new LongCopy(fixed)
+    case (DoubleType, fixed: BaseFixedWidthVector) => new DoubleCopy(fixed)
+    case (IntegerType | DateType, fixed: BaseFixedWidthVector) => new IntCopy(fixed)
+    case (FloatType, fixed: BaseFixedWidthVector) => new FloatCopy(fixed)
+    case (ShortType, fixed: BaseFixedWidthVector) => new ShortCopy(fixed)
+    case (ByteType, fixed: BaseFixedWidthVector) => new ByteCopy(fixed)
+    case (BooleanType, bits: BitVector) => new BooleanCopy(bits)
+    case (_: StringType | BinaryType, text: BaseVariableWidthVector) => new StringCopy(text)
+    case _ => new ValueCopy(vector)
+  }
+
+  def allValid(bits: ArrowBuf): Unit = bits.setOne(0L, (Rows / 8).toLong)
+}
+
+/** Values of one width, copied as an array. */
+private abstract class FixedCopy(vector: BaseFixedWidthVector) extends ColumnCopy {
+
+  private val width = vector.getTypeWidth.toLong
+  private val zero = new Array[Byte](8)
+
+  /** Values as an array, and where its elements begin. */
+  protected def values(column: ColumnVector, from: Int, count: Int): AnyRef
+  protected def origin: Int
+
+  override def begin(): Unit = ColumnCopy.allValid(vector.getValidityBuffer)
+
+  override def append(column: ColumnVector, from: Int, count: Int, at: Int): Int = {
+    // Others than Spark's own columns may not be asked for the value of a null.
+    if (!column.hasNull || column.isInstanceOf[WritableColumnVector]) copy(column, from, count, at)
+    if (column.hasNull) (0 until count).foreach { row =>
+      if (column.isNullAt(from + row)) {
+        BitVectorHelper.unsetBit(vector.getValidityBuffer, at + row)
+        Platform.copyMemory(zero, Platform.BYTE_ARRAY_OFFSET, null, address(at + row), width)
+      } else if (!column.isInstanceOf[WritableColumnVector]) copy(column, from + row, 1, at + row)
+    }
+    count
+  }
+
+  override def bytes(rows: Int): Long = width * rows
+
+  private def copy(column: ColumnVector, from: Int, count: Int, at: Int): Unit =
+    Platform.copyMemory(values(column, from, count), origin, null, address(at), width * count)
+
+  private def address(row: Int): Long = vector.getDataBuffer.memoryAddress() + width * row
+}
+
+private class LongCopy(vector: BaseFixedWidthVector) extends FixedCopy(vector) {
+  override protected def values(column: ColumnVector, from: Int, count: Int): AnyRef = column.getLongs(from, count)
+  override protected def origin: Int = Platform.LONG_ARRAY_OFFSET
+}
+
+private class DoubleCopy(vector: BaseFixedWidthVector) extends FixedCopy(vector) {
+  override protected def values(column: ColumnVector, from: Int, count: Int): AnyRef = column.getDoubles(from, count)
+  override protected def origin: Int = Platform.DOUBLE_ARRAY_OFFSET
+}
+
+private class IntCopy(vector: BaseFixedWidthVector) extends FixedCopy(vector) {
+  override protected def values(column: ColumnVector, from: Int, count: Int): AnyRef = column.getInts(from, count)
+  override protected def origin: Int = Platform.INT_ARRAY_OFFSET
+}
+
+private class FloatCopy(vector: BaseFixedWidthVector) extends FixedCopy(vector) {
+  override protected def values(column: ColumnVector, from: Int, count: Int): AnyRef = column.getFloats(from, count)
+  override protected def origin: Int = Platform.FLOAT_ARRAY_OFFSET
+}
+
+private class ShortCopy(vector: BaseFixedWidthVector) extends FixedCopy(vector) {
+  override protected def values(column: ColumnVector, from: Int, count: Int): AnyRef = column.getShorts(from, count)
+  override protected def origin: Int = Platform.SHORT_ARRAY_OFFSET
+}
+
+private class ByteCopy(vector: BaseFixedWidthVector) extends FixedCopy(vector) {
+  override protected def values(column: ColumnVector, from: Int, count: Int): AnyRef = column.getBytes(from, count)
+  override protected def origin: Int = Platform.BYTE_ARRAY_OFFSET
+}
+
+/** Booleans, which Arrow packs into bits. */
+private class BooleanCopy(vector: BitVector) extends ColumnCopy {
+
+  override def begin(): Unit = {
+    ColumnCopy.allValid(vector.getValidityBuffer)
+    vector.getDataBuffer.setZero(0L, (ColumnCopy.Rows / 8).toLong)
+  }
+
+  override def append(column: ColumnVector, from: Int, count: Int, at: Int): Int = {
+    (0 until count).foreach { row =>
+      if (column.isNullAt(from + row)) BitVectorHelper.unsetBit(vector.getValidityBuffer, at + row)
+      else if (column.getBoolean(from + row)) BitVectorHelper.setBit(vector.getDataBuffer, (at + row).toLong)
+    }
+    count
+  }
+
+  override def bytes(rows: Int): Long = rows / 8
+}
+
+/** Strings and byte arrays: where each ends, and their bytes one behind the other. */
+private class StringCopy(vector: BaseVariableWidthVector) extends ColumnCopy {
+
+  private val dictionary = new DictionaryStrings
+
+  override def begin(): Unit = {
+    ColumnCopy.allValid(vector.getValidityBuffer)
+    vector.getOffsetBuffer.setInt(0, 0)
+  }
+
+  override def append(column: ColumnVector, from: Int, count: Int, at: Int): Int = {
+    val strings = dictionary.of(column)
+    val mayBeNull = column.hasNull
+    val ends = vector.getOffsetBuffer.memoryAddress() + 4L * (at + 1)
+    var room = vector.getDataBuffer.capacity()
+    var data = vector.getDataBuffer.memoryAddress()
+    var end = position(at)
+    var row = 0
+    while (row < count) {
+      if (mayBeNull && column.isNullAt(from + row)) BitVectorHelper.unsetBit(vector.getValidityBuffer, at + row)
+      else {
+        val string = strings.at(from + row)
+        val start = end
+        end += string.numBytes()
+        if (end > ColumnCopy.Text && at + row > 0) return row
+        if (end > room) {
+          vector.reallocDataBuffer(end.max(2 * room))
+          room = vector.getDataBuffer.capacity()
+          data = vector.getDataBuffer.memoryAddress()
+        }
+        string.writeToMemory(null, data + start)
+      }
+      Platform.putInt(null, ends + 4L * row, end.toInt)
+      row += 1
+    }
+    count
+  }
+
+  /** Otherwise Arrow takes all strings for missing that it was not told of. */
+  override def end(rows: Int): Unit = vector.setLastSet(rows - 1)
+
+  override def bytes(rows: Int): Long = 4L * rows + position(rows)
+
+  private def position(row: Int): Long = vector.getOffsetBuffer.getInt(4L * row).toLong
+}
+
+/** Whatever else there is, by Spark's own writer, value by value. */
+private class ValueCopy(vector: FieldVector) extends ColumnCopy {
+
+  private val writer = ArrowWriter.createFieldWriter(vector)
+
+  override def begin(): Unit = writer.reset()
+
+  override def append(column: ColumnVector, from: Int, count: Int, at: Int): Int = {
+    val row = new ColumnarBatchRow(Array(column))
+    (from until from + count).foreach { number =>
+      row.rowId = number
+      writer.write(row, 0)
+    }
+    count
+  }
+
+  override def end(rows: Int): Unit = writer.finish()
+
+  override def bytes(rows: Int): Long = writer.getSizeInBytes()
+}

@@ -1,0 +1,65 @@
+"""What the tests of the service share: rows, exchanges, and a raw gRPC caller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+import pyarrow as pa
+
+from ffq_spark import Exchange
+from ffq_spark.exchange.write import write_batches
+from ffq_spark.options import WriteOptions
+
+PARTITIONS = 8
+
+
+def rows(first: int, count: int, width: int = 8) -> pa.RecordBatch:
+    ids = list(range(first, first + count))
+    return pa.record_batch(
+        {"id": ids, "group": [i % 7 for i in ids], "name": [f"{i:0{width}d}" for i in ids]}
+    )
+
+
+def write(root: str, batch: pa.RecordBatch, mode: str = "append", **options: Any) -> Exchange:
+    storage = options.pop("storage", None)
+    given = {"keys": ("id",), "partitions": PARTITIONS, **options}
+    write_batches(root, [batch], options=WriteOptions(**given), mode=mode, storage_options=storage)
+    return Exchange(root, storage)
+
+
+def sorted_rows(table: pa.Table) -> list[dict[str, Any]]:
+    return sorted(table.to_pylist(), key=lambda row: tuple(map(str, row.values())))
+
+
+class Caller:
+    """gRPC without Flight's client: what is really on the wire."""
+
+    def __init__(self, port: int) -> None:
+        self._channel = grpc.insecure_channel(f"127.0.0.1:{port}")
+
+    def __enter__(self) -> Caller:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._channel.close()
+
+    def do_get(self, ticket: bytes) -> tuple[grpc.StatusCode, str, bytes]:
+        """Status, message and rich status of a DoGet."""
+        request = b"\x0a" + _length(len(ticket)) + ticket
+        call = self._channel.unary_stream("/arrow.flight.protocol.FlightService/DoGet")
+        try:
+            for _ in call(request):
+                pass
+        except grpc.RpcError as error:
+            details = dict(error.trailing_metadata()).get("grpc-status-details-bin", b"")
+            return error.code(), error.details(), details
+        return grpc.StatusCode.OK, "", b""
+
+
+def _length(number: int) -> bytes:
+    found = b""
+    while number > 127:
+        found += bytes([number & 127 | 128])
+        number >>= 7
+    return found + bytes([number])

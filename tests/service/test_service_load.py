@@ -1,0 +1,190 @@
+"""Many readers, slow ones among them, and a server that dies while it is read from."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from service_scene import rows, write
+
+import ffq_spark as ffq
+
+BIN = os.path.dirname(sys.executable)
+READERS, SLOW = 64, 8
+CREDITS = 64 << 20
+# A thread, its stack and its part of gRPC's buffers.
+PER_CALL = 1 << 20
+# Of a batch larger than a share, one at a time: as it was read, decoded, and written aside.
+COPIES = 3
+
+
+class Server:
+    """`ffq-spark serve` on a port of its own, that may be killed and started anew."""
+
+    def __init__(self, *arguments: str) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self._command = [f"{BIN}/ffq-spark", "serve", *arguments, "--json"]
+        self._command += ["--port", str(self.port), "--drain-seconds", "0"]
+        self.start()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(self._command, stdout=subprocess.PIPE)
+        assert self.process.stdout is not None
+        self.url = json.loads(self.process.stdout.readline())["url"]
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+@contextmanager
+def serving(*arguments: str) -> Iterator[Server]:
+    server = Server(*arguments)
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+class Peak:
+    """The most memory that a process has had, looked at all the time."""
+
+    def __init__(self, pid: int) -> None:
+        self._process = psutil.Process(pid)
+        self._done = threading.Event()
+        self.before = self.now()
+        self.peak = self.before
+        self._thread = threading.Thread(target=self._look)
+
+    def now(self) -> int:
+        return int(self._process.memory_info().rss)
+
+    def _look(self) -> None:
+        while not self._done.wait(0.02):
+            self.peak = max(self.peak, self.now())
+
+    def __enter__(self) -> Peak:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+
+@pytest.mark.parametrize("part_bytes", ["small parts", "large parts"])
+def test_64_readers_8_of_them_slow_all_get_their_rows_within_the_credits(
+    root: str, part_bytes: str
+) -> None:
+    """The slow ones take nothing until all others have everything."""
+    partitions = 64 if part_bytes == "small parts" else 2
+    count, width = 80_000, 300
+    write(root, rows(0, count, width=width), partitions=partitions)
+    size = ffq.Exchange(root).info().bytes
+    assert size > 20 << 20
+    flags = ["--server-credits", str(CREDITS), "--max-readers", str(READERS)]
+    with serving(f"x={root}", *flags) as server:
+        warm = ffq.connect(server.url)
+        warm.exchange("x").read().read_all()
+        found: list[tuple[int, int]] = []
+        failed: list[BaseException] = []
+        fast_ones_left = threading.Semaphore(0)
+        go_on = threading.Event()
+
+        def read(slow: bool) -> None:
+            try:
+                with ffq.connect(server.url) as connection:
+                    number = total = 0
+                    for batch in connection.exchange("x").read():
+                        number += batch.num_rows
+                        total += pc.sum(batch["id"]).as_py()
+                        if slow:
+                            go_on.wait()
+                    found.append((number, total))
+            except BaseException as error:
+                failed.append(error)
+            finally:
+                if not slow:
+                    fast_ones_left.release()
+
+        threads = [threading.Thread(target=read, args=(n < SLOW,)) for n in range(READERS)]
+        with Peak(server.process.pid) as memory:
+            for thread in threads:
+                thread.start()
+            for _ in range(READERS - SLOW):
+                fast_ones_left.acquire()
+            assert len(found) + len(failed) == READERS - SLOW
+            go_on.set()
+            for thread in threads:
+                thread.join()
+        assert not failed
+        assert found == [(count, count * (count - 1) // 2)] * READERS
+        grown = memory.peak - memory.before
+        print(f"{part_bytes}: {grown / 2**20:.0f} MiB for {READERS} readers of {size / 2**20:.0f}")
+        largest = max(ffq.Exchange(root).parts()["bytes"].to_pylist())
+        moment = COPIES * largest if largest > CREDITS // READERS else 0
+        limit = CREDITS + READERS * PER_CALL + moment
+        # What it would be if each reader held a part.
+        assert part_bytes == "small parts" or limit < READERS * largest // 4
+        assert grown < limit
+        health = warm.health()
+        assert (health["readers"], health["waiting"]) == (0, 0)
+
+
+@pytest.mark.parametrize("layout", ["parts", "packed"])
+def test_a_server_that_is_killed_and_started_anew_gives_exact_rows(root: str, layout: str) -> None:
+    count = 60_000
+    for first in range(0, count, count // 2):
+        write(root, rows(first, count // 2, width=200), layout=layout)
+    local = ffq.Exchange(root)
+    flags = ["--max-message-bytes", "100k", "--server-credits", "1m", "--max-readers", "4"]
+    with serving(f"x={root}", *flags) as server:
+        connection = ffq.connect(server.url, retries=60)
+        reader = connection.exchange("x").read(target_partition_bytes=2 << 20)
+        batches = []
+        for number, batch in enumerate(reader):
+            batches.append(batch)
+            if number in (3, 40, 41, 90):
+                server.kill()
+                server.start()
+        assert number > 90
+        found = pa.Table.from_batches(batches)
+        assert sorted(found["id"].to_pylist()) == list(range(count))
+        assert found.num_rows == local.info().rows == count
+
+
+def test_readers_that_hang_up_leave_nothing_behind(root: str) -> None:
+    write(root, rows(0, 60_000, width=300), partitions=1)
+    options: dict[str, Any] = {"max_readers": 2, "server_credits": 1 << 20, "max_wait": 30}
+    with ffq.serve({"x": root}, port=0, drain_seconds=0, **options) as service:
+        for _ in range(10):
+            with ffq.connect(service.url) as connection:
+                reader = connection.exchange("x").read()
+                reader.read_next_batch()
+                del reader
+        # Every place was given back: more readers came than there are places.
+        assert ffq.connect(service.url).exchange("x").read().read_all().num_rows == 60_000
+
+
+def test_files_are_not_held_open(root: str, tmp_path: Path) -> None:
+    write(root, rows(0, 1_000))
+    with serving(f"x={root}") as server:
+        connection = ffq.connect(server.url)
+        connection.exchange("x").read().read_all()
+        assert not [f for f in psutil.Process(server.process.pid).open_files() if root in f.path]

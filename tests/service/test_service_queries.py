@@ -1,0 +1,258 @@
+"""Queries on Spark for callers: states, results of any size, cancel, time-outs, limits."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from service_scene import PARTITIONS, rows, sorted_rows, write
+
+import ffq_spark as ffq
+from ffq_spark.errors import (
+    BadRequest,
+    Canceled,
+    FfqError,
+    Forbidden,
+    QueryFailed,
+    QueryNotFound,
+    Unavailable,
+    Unsupported,
+)
+from ffq_spark.format.ids import new_query
+from ffq_spark.service.access import new_token
+from ffq_spark.service.client import Connection, RemoteWrite
+
+pytestmark = pytest.mark.spark
+
+# Runs until it is canceled.
+ENDLESS = "select count(*) from range(0, 1000000000000, 1, 2) where id % 7 = hash(id) % 11"
+
+
+@pytest.fixture
+def service(spark: Any, tmp_path: Path) -> Iterator[Connection]:
+    options = {"port": 0, "sql": True, "max_queries": 2, "max_queued": 1, "drain_seconds": 5}
+    served = ffq.serve({"x": str(tmp_path / "x")}, spark=spark, writable=True, **options)
+    with served, ffq.connect(served.url) as connection:
+        yield connection
+
+
+def busy(spark: Any) -> list[int]:
+    """Spark's jobs that are at work."""
+    return list(spark.sparkContext.statusTracker().getActiveJobsIds())
+
+
+def until(condition: Any) -> None:
+    """Wait for what must come; the test's own time-out says if it does not."""
+    while not condition():
+        time.sleep(0.05)
+
+
+def test_a_query_is_run_and_its_rows_are_streamed(service: Connection) -> None:
+    query = service.submit("select id, id * 2 as twice from range(0, 100000, 1, 4) order by id")
+    assert query.wait()["state"] == "SUCCEEDED"
+    table = query.result().read_all()
+    assert table["id"].to_pylist() == list(range(100_000))
+    assert table["twice"].to_pylist() == list(range(0, 200_000, 2))
+    assert query.status() == {**query.status(), "code": 3, "owner": "anybody", "message": ""}
+    ticket = json.dumps({"kind": "results", "query": query.query}).encode()
+    assert sum(batch.num_rows for batch in service.stream(ticket)) == 100_000
+
+
+def test_a_view_is_read_by_its_name(spark: Any, service: Connection) -> None:
+    spark.range(10).createOrReplaceTempView("ten")
+    assert service.submit(view="ten").result().read_all().num_rows == 10
+    for wrong in ("parquet.`/etc/passwd`", "text.x", "a b", "", "ten; drop table x"):
+        with pytest.raises(BadRequest):
+            service.submit(view=wrong)
+    status = service.submit(view="none").wait()
+    assert status["state"] == "FAILED" and "TABLE_OR_VIEW_NOT_FOUND" in status["message"]
+
+
+def test_a_result_without_rows_has_its_columns(service: Connection) -> None:
+    found = service.submit("select 1 as a, 'x' as b where false").result().read_all()
+    assert found.num_rows == 0 and found.schema.names == ["a", "b"]
+
+
+def test_a_query_that_fails_says_why(service: Connection) -> None:
+    for sql, told in [
+        ("select * from no_such_table", "TABLE_OR_VIEW_NOT_FOUND"),
+        ("selec", "PARSE_SYNTAX_ERROR"),
+        ("select raise_error('on purpose')", "on purpose"),
+        ("select 1 as a, 2 as a", "FFQ_BAD_OPTION"),
+    ]:
+        query = service.submit(sql)
+        status = query.wait()
+        assert status["state"] == "FAILED" and told in status["message"], status
+        assert "JVM stacktrace" not in status["message"] and "\tat " not in status["message"]
+        with pytest.raises(QueryFailed):
+            query.result()
+
+
+def test_a_canceled_query_frees_spark_and_stays_canceled(spark: Any, service: Connection) -> None:
+    query = service.submit(ENDLESS)
+    until(lambda: busy(spark))
+    assert query.status()["state"] == "RUNNING"
+    status = query.cancel("enough")
+    assert (status["state"], status["message"]) == ("CANCELED", "enough")
+    until(lambda: not busy(spark))
+    assert query.cancel("again")["message"] == "enough"
+    assert query.status()["state"] == "CANCELED"
+    with pytest.raises(Canceled, match="enough"):
+        query.result()
+    until(lambda: service.health()["queries"] == {"QUEUED": 0, "RUNNING": 0})
+
+
+def test_queries_beyond_the_limits_are_queued_and_then_refused(
+    spark: Any, service: Connection
+) -> None:
+    running = [service.submit(ENDLESS) for _ in range(2)]
+    until(lambda: len(busy(spark)) == 2)
+    queued = service.submit("select 1 as a")
+    assert queued.status()["state"] == "QUEUED"
+    with pytest.raises(Unavailable):
+        service.submit("select 2")
+    canceled = service.query(queued.query).cancel("not needed")
+    assert canceled["state"] == "CANCELED"
+    for query in running:
+        query.cancel("done")
+    until(lambda: service.health()["queries"] == {"QUEUED": 0, "RUNNING": 0})
+    assert queued.status()["state"] == "CANCELED"
+    assert service.submit("select 3 as a").result().read_all().to_pylist() == [{"a": 3}]
+
+
+def test_a_query_that_takes_too_long_fails(spark: Any, root: str) -> None:
+    with ffq.serve({"x": root}, spark=spark, port=0, sql=True, query_timeout=1) as served:
+        query = ffq.connect(served.url).submit(ENDLESS)
+        status = query.wait()
+        assert status["state"] == "FAILED" and "FFQ_TIMED_OUT" in status["message"]
+        until(lambda: not busy(spark))
+
+
+def test_a_server_that_stops_ends_its_queries_and_another_knows_how(
+    spark: Any, root: str, tmp_path: Path
+) -> None:
+    options = {"port": 0, "sql": True, "results_root": str(tmp_path / "results")}
+    with ffq.serve({"x": root}, spark=spark, drain_seconds=0, **options) as first:
+        service = ffq.connect(first.url)
+        done = service.submit("select 7 as a")
+        done.wait()
+        running = service.submit(ENDLESS)
+        until(lambda: busy(spark))
+    until(lambda: not busy(spark))
+    # A query of a server that was killed: it was submitted, and nobody will end it.
+    lost = new_query()
+    record = json.dumps({"query": lost, "owner": "anybody", "submitted_at_ms": 1})
+    (tmp_path / "results" / f"{lost}.submitted.json").write_text(record)
+    with ffq.serve({"x": root}, spark=spark, **options) as second:
+        service = ffq.connect(second.url)
+        assert service.query(done.query).result().read_all().to_pylist() == [{"a": 7}]
+        assert service.query(running.query).status()["state"] == "CANCELED"
+        for _ in range(2):
+            status = service.query(lost).status()
+            assert status["state"] == "FAILED" and "is gone" in status["message"]
+
+
+def test_results_are_removed_after_their_time(spark: Any, root: str, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    options = {"port": 0, "sql": True, "results_root": str(results), "results_ttl": 1}
+    with ffq.serve({"x": root}, spark=spark, **options) as served:
+        query = ffq.connect(served.url).submit("select 7 as a")
+        query.wait()
+        until(lambda: not list(results.iterdir()))
+        with pytest.raises(QueryNotFound):
+            query.status()
+
+
+def test_results_are_their_owners_alone(spark: Any, root: str, tmp_path: Path) -> None:
+    made = {
+        "one": new_token("one", ["read", "write"]),
+        "two": new_token("two", ["read", "write", "cancel"]),
+        "bound": new_token("bound", ["read", "write"], ["x"]),
+    }
+    path = tmp_path / "tokens.json"
+    path.write_text(json.dumps([entry for _, entry in made.values()]))
+    options = {"port": 0, "sql": True, "tokens": str(path)}
+    with ffq.serve({"x": root}, spark=spark, **options) as served:
+        one, two, bound = (ffq.connect(served.url, secret) for secret, _ in made.values())
+        query = one.submit("select 7 as a")
+        assert query.result().read_all().num_rows == 1
+        ticket = json.dumps({"kind": "results", "query": query.query}).encode()
+        exchange = f"results/{query.query}"
+        for ask in (
+            lambda: two.query(query.query).result(),
+            lambda: list(two.stream(ticket)),
+            lambda: two.exchange(exchange).read(),
+            lambda: bound.submit("select 1"),
+            lambda: bound.query(query.query).status(),
+            lambda: query.cancel("without the scope"),
+        ):
+            with pytest.raises(Forbidden):
+                ask()
+        assert one.exchanges() == []
+        running = one.submit(ENDLESS)
+        assert two.query(running.query).cancel("by two")["state"] == "CANCELED"
+
+
+def test_sql_is_taken_only_if_the_service_was_told_so(spark: Any, root: str) -> None:
+    spark.range(3).createOrReplaceTempView("three")
+    with ffq.serve({"x": root}, spark=spark, port=0) as served:
+        service = ffq.connect(served.url)
+        with pytest.raises(Forbidden, match="takes no SQL"):
+            service.submit("select 1")
+        assert service.submit(view="three").result().read_all().num_rows == 3
+        with pytest.raises(BadRequest):
+            service.action("SubmitQuery", {"sql": "select 1", "view": "three"})
+    with ffq.serve({"x": root}, port=0) as served, pytest.raises(Unsupported):
+        ffq.connect(served.url).submit(view="three")
+
+
+def test_spark_reads_what_producers_wrote_like_its_own(
+    spark: Any, service: Connection, tmp_path: Path
+) -> None:
+    root = str(tmp_path / "x")
+    write(root + "-own", rows(0, 300))
+    batch = rows(0, 300)
+    step: RemoteWrite = service.exchange("x").begin(batch.schema, keys="id", partitions=PARTITIONS)
+    for map_task in range(3):
+        step.put(map_task, [batch.slice(map_task * 100, 100)])
+    step.commit(3)
+
+    def read(place: str) -> Any:
+        return spark.read.format("ffqshuffle").option("metadataColumns", "true").load(place)
+
+    columns = ["id", "group", "name", "_ffq_partition"]
+    found, expected = (
+        read(r).select(columns).orderBy("id").toArrow() for r in (root, root + "-own")
+    )
+    assert found.to_pylist() == expected.to_pylist()
+    assert read(root).where("id = 42").count() == 1
+    wrong = read(root).where(f"_ffq_partition != pmod(hash(id), {PARTITIONS})")
+    assert wrong.count() == 0
+    more = spark.range(300, 310).selectExpr("id", "id % 7 as group", "string(id) as name")
+    more.write.format("ffqshuffle").mode("append").save(root)
+    assert service.exchange("x").read().read_all().num_rows == 310
+    assert sorted_rows(service.exchange("x").lookup(305)) == [
+        {"id": 305, "group": 4, "name": "305"}
+    ]
+
+
+def test_a_session_without_a_driver_here_is_refused(root: str) -> None:
+    with pytest.raises(Unsupported):
+        ffq.serve({"x": root}, spark=object(), port=0)
+
+
+def test_errors_of_unknown_queries(service: Connection) -> None:
+    for ask in (
+        lambda: service.query(5).status(),
+        lambda: service.query(5).cancel("x"),
+        lambda: list(service.stream(b'{"kind": "results", "query": 5}')),
+        lambda: service.exchange("results/5").read(),
+        lambda: service.exchange("results").read(),
+    ):
+        with pytest.raises(FfqError) as caught:
+            ask()
+        assert caught.value.code == "FFQ_QUERY_NOT_FOUND"
