@@ -2,10 +2,10 @@
 
 A *contender* is a context manager that sets itself up and yields its `Work`. The contenders of a
 *measure* stay alive together and run one after the other, round by round, and whoever comes first
-in a round changes: a noisy machine is noisy for all of them. In its turn a contender runs twice, and
-the second run counts: none pays for having waited (Spark, for one, ends idle Python workers after a
-minute). A *dataset* is made once, by a process
-of its own, and kept for every contender that needs it.
+in a round changes: a noisy machine is noisy for all of them. In its turn a contender runs twice,
+and the second run counts: none pays for having waited (Spark, for one, ends idle Python workers
+after a minute). A *dataset* is made once, by a process of its own, and kept for every contender
+that needs it.
 """
 
 from __future__ import annotations

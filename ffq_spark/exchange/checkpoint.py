@@ -231,6 +231,11 @@ class Checkpoint:
             return self.plain_parts
         return _since(_read(self.content).replace_schema_metadata(), self.numbers[0])
 
+    @property
+    def num_parts(self) -> int:
+        """How many parts are known."""
+        return int(self.plain_parts.num_rows)
+
     def known_parts(
         self, doubtful: Collection[int], *, statistics: bool
     ) -> tuple[pa.Table, list[StepRecord]]:
@@ -268,7 +273,7 @@ def _write(sink: pa.NativeFile, table: pa.Table, compression: str) -> None:
 
 def condensed(store: Store, pieces: Sequence[Stored | Checkpoint]) -> Checkpoint | None:
     """Neighbouring steps as one checkpoint; None if its size would cost more than it saves."""
-    parts = (len(p.plain_parts) if isinstance(p, Checkpoint) else p[1].body.parts for p in pieces)
+    parts = (p.num_parts if isinstance(p, Checkpoint) else p[1].body.parts for p in pieces)
     if sum(parts) > MAX_PARTS:
         return None
     checkpoints: list[Checkpoint] = []
