@@ -90,7 +90,7 @@ def unsafe_place(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> str:
     backend = request.param(str(tmp_path))
-    monkeypatch.setattr(store_module, "open_backend", lambda root, options: backend)
+    monkeypatch.setattr(store_module, "open_backend", lambda root, options, confined=False: backend)
     return str(tmp_path)
 
 

@@ -114,7 +114,10 @@ private[spark] case class ExchangeScan(
   }
 
   override def filterAttributes(): Array[NamedReference] =
-    note.fold(Array.empty[NamedReference])(_.keys.filter(columns.fieldNames.contains).map(Expressions.column).toArray)
+    note.fold(Array.empty[NamedReference])(_.keys.filter(columns.fieldNames.contains).map(column).toArray)
+
+  /** Spark reads the name as SQL. */
+  private def column(name: String): NamedReference = Expressions.column(s"`${name.replace("`", "``")}`")
 
   /** The extension's node plans anew with these; a scan stays as it is, for it may be used twice. */
   override def filter(predicates: Array[Predicate]): Unit = ()
