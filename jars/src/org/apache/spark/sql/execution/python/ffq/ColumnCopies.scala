@@ -35,12 +35,18 @@ private object ColumnCopy {
   val Text: Int = 16 << 20
 
   def of(kind: DataType, vector: FieldVector): ColumnCopy = (kind, vector) match {
-    case (LongType | TimestampType | TimestampNTZType, fixed: BaseFixedWidthVector) => new LongCopy(fixed)
-    case (DoubleType, fixed: BaseFixedWidthVector) => new DoubleCopy(fixed)
-    case (IntegerType | DateType, fixed: BaseFixedWidthVector) => new IntCopy(fixed)
-    case (FloatType, fixed: BaseFixedWidthVector) => new FloatCopy(fixed)
-    case (ShortType, fixed: BaseFixedWidthVector) => new ShortCopy(fixed)
-    case (ByteType, fixed: BaseFixedWidthVector) => new ByteCopy(fixed)
+    case (LongType | TimestampType | TimestampNTZType, fixed: BaseFixedWidthVector) =>
+      new FixedCopy(fixed, Platform.LONG_ARRAY_OFFSET, _.getLongs(_, _))
+    case (DoubleType, fixed: BaseFixedWidthVector) =>
+      new FixedCopy(fixed, Platform.DOUBLE_ARRAY_OFFSET, _.getDoubles(_, _))
+    case (IntegerType | DateType, fixed: BaseFixedWidthVector) =>
+      new FixedCopy(fixed, Platform.INT_ARRAY_OFFSET, _.getInts(_, _))
+    case (FloatType, fixed: BaseFixedWidthVector) =>
+      new FixedCopy(fixed, Platform.FLOAT_ARRAY_OFFSET, _.getFloats(_, _))
+    case (ShortType, fixed: BaseFixedWidthVector) =>
+      new FixedCopy(fixed, Platform.SHORT_ARRAY_OFFSET, _.getShorts(_, _))
+    case (ByteType, fixed: BaseFixedWidthVector) =>
+      new FixedCopy(fixed, Platform.BYTE_ARRAY_OFFSET, _.getBytes(_, _))
     case (BooleanType, bits: BitVector) => new BooleanCopy(bits)
     case (_: StringType | BinaryType, text: BaseVariableWidthVector) => new StringCopy(text)
     case _ => new ValueCopy(vector)
@@ -49,15 +55,12 @@ private object ColumnCopy {
   def allValid(bits: ArrowBuf): Unit = bits.setOne(0L, (Rows / 8).toLong)
 }
 
-/** Values of one width, copied as an array. */
-private abstract class FixedCopy(vector: BaseFixedWidthVector) extends ColumnCopy {
+/** Values of one width, copied as an array whose elements begin at `origin`. */
+private class FixedCopy(vector: BaseFixedWidthVector, origin: Int, values: (ColumnVector, Int, Int) => AnyRef)
+  extends ColumnCopy {
 
   private val width = vector.getTypeWidth.toLong
   private val zero = new Array[Byte](8)
-
-  /** Values as an array, and where its elements begin. */
-  protected def values(column: ColumnVector, from: Int, count: Int): AnyRef
-  protected def origin: Int
 
   override def begin(): Unit = ColumnCopy.allValid(vector.getValidityBuffer)
 
@@ -79,36 +82,6 @@ private abstract class FixedCopy(vector: BaseFixedWidthVector) extends ColumnCop
     Platform.copyMemory(values(column, from, count), origin, null, address(at), width * count)
 
   private def address(row: Int): Long = vector.getDataBuffer.memoryAddress() + width * row
-}
-
-private class LongCopy(vector: BaseFixedWidthVector) extends FixedCopy(vector) {
-  override protected def values(column: ColumnVector, from: Int, count: Int): AnyRef = column.getLongs(from, count)
-  override protected def origin: Int = Platform.LONG_ARRAY_OFFSET
-}
-
-private class DoubleCopy(vector: BaseFixedWidthVector) extends FixedCopy(vector) {
-  override protected def values(column: ColumnVector, from: Int, count: Int): AnyRef = column.getDoubles(from, count)
-  override protected def origin: Int = Platform.DOUBLE_ARRAY_OFFSET
-}
-
-private class IntCopy(vector: BaseFixedWidthVector) extends FixedCopy(vector) {
-  override protected def values(column: ColumnVector, from: Int, count: Int): AnyRef = column.getInts(from, count)
-  override protected def origin: Int = Platform.INT_ARRAY_OFFSET
-}
-
-private class FloatCopy(vector: BaseFixedWidthVector) extends FixedCopy(vector) {
-  override protected def values(column: ColumnVector, from: Int, count: Int): AnyRef = column.getFloats(from, count)
-  override protected def origin: Int = Platform.FLOAT_ARRAY_OFFSET
-}
-
-private class ShortCopy(vector: BaseFixedWidthVector) extends FixedCopy(vector) {
-  override protected def values(column: ColumnVector, from: Int, count: Int): AnyRef = column.getShorts(from, count)
-  override protected def origin: Int = Platform.SHORT_ARRAY_OFFSET
-}
-
-private class ByteCopy(vector: BaseFixedWidthVector) extends FixedCopy(vector) {
-  override protected def values(column: ColumnVector, from: Int, count: Int): AnyRef = column.getBytes(from, count)
-  override protected def origin: Int = Platform.BYTE_ARRAY_OFFSET
 }
 
 /** Booleans, which Arrow packs into bits. */
