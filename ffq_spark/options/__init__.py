@@ -1,0 +1,53 @@
+"""Every option, declared once: name, type, default and text. The documentation is made from this.
+
+A value comes from the call's option, else the conf `spark.ffq.<name>`, else the environment
+`FFQ_<NAME>`, else the default. Options that describe one call only (`keys`, `steps`, …) are not
+taken from conf or environment.
+
+>>> WriteOptions.resolve({"keys": "a, b", "maxBufferBytes": "64MiB"}).max_buffer_bytes
+67108864
+"""
+
+from ffq_spark.options.declared import Options, environment_name, option
+from ffq_spark.options.parsing import (
+    MAX_PARTITIONS,
+    MIB,
+    attempt,
+    boolean,
+    names,
+    number,
+    one_of,
+    partition_set,
+    safe_name,
+    size,
+    starting_step,
+    text,
+)
+from ffq_spark.options.reading import ReadOptions
+from ffq_spark.options.serving import ServeOptions
+from ffq_spark.options.storage import CONF_PREFIX, STORAGE_PREFIX, storage_options
+from ffq_spark.options.writing import WriteOptions
+
+__all__ = [
+    "CONF_PREFIX",
+    "MAX_PARTITIONS",
+    "MIB",
+    "STORAGE_PREFIX",
+    "Options",
+    "ReadOptions",
+    "ServeOptions",
+    "WriteOptions",
+    "attempt",
+    "boolean",
+    "environment_name",
+    "names",
+    "number",
+    "one_of",
+    "option",
+    "partition_set",
+    "safe_name",
+    "size",
+    "starting_step",
+    "storage_options",
+    "text",
+]
