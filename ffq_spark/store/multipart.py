@@ -9,6 +9,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 PART_BYTES = 16 << 20
+BLOCKS_AT_ONCE = 2
+"""A file of so many blocks is written in one request, a larger one in parts."""
 _PARTS_IN_FLIGHT = 4
 
 Call = Callable[..., Any]

@@ -32,13 +32,22 @@ class ReadTotals:
     """How long there was nothing to give on."""
 
 
+def one(_: Any) -> int:
+    """How many ranges most requests ask for."""
+    return 1
+
+
 def fetch_in_turn(
-    fetch: Fetch[Request, Answer], requests: Iterable[Request], size: Size, totals: ReadTotals
+    fetch: Fetch[Request, Answer],
+    requests: Iterable[Request],
+    size: Size,
+    totals: ReadTotals,
+    count: Size = one,
 ) -> Iterator[tuple[Request, Answer]]:
     """One request at a time: local files, where the page cache is the fastest queue there is."""
     for request in requests:
         totals.peak_bytes = max(totals.peak_bytes, size(request))
-        yield request, _timed(partial(fetch, request), size(request), totals)
+        yield request, _timed(partial(fetch, request), size(request), count(request), totals)
 
 
 def fetch_ahead(
@@ -47,6 +56,7 @@ def fetch_ahead(
     size: Size,
     totals: ReadTotals,
     credits: Credits,
+    count: Size = one,
     threads: int = THREADS,
 ) -> Iterator[tuple[Request, Answer]]:
     """As many requests at once as threads and credits allow.
@@ -73,7 +83,7 @@ def fetch_ahead(
             if not under_way:
                 return
             request, future = under_way.popleft()
-            yield request, _timed(future.result, size(request), totals)
+            yield request, _timed(future.result, size(request), count(request), totals)
             del future
             credits.repay(size(request))
     finally:
@@ -81,11 +91,11 @@ def fetch_ahead(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _timed(answer: Callable[[], Answer], size: int, totals: ReadTotals) -> Answer:
+def _timed(answer: Callable[[], Answer], size: int, requests: int, totals: ReadTotals) -> Answer:
     started = time.perf_counter()
     try:
         return answer()
     finally:
         totals.waited_seconds += time.perf_counter() - started
-        totals.requests += 1
+        totals.requests += requests
         totals.bytes += size

@@ -13,7 +13,7 @@ import fsspec
 
 from ffq_spark.errors import BadOption
 from ffq_spark.store.backend import Directory, Entry, Skip
-from ffq_spark.store.multipart import PART_BYTES, blocks
+from ffq_spark.store.multipart import BLOCKS_AT_ONCE, PART_BYTES, blocks
 from ffq_spark.store.redaction import scrub
 from ffq_spark.store.retry import CutShort, Policy, error_code
 
@@ -25,17 +25,19 @@ _RETRYING = frozenset({"gs", "gcs", "abfs", "az"})
 BULK = 1000
 """So many files are listed or deleted by one request."""
 _MAP_TASK_SLASHES = 3  # shuffle/<query>/<stage>/<map task>
-BLOCKS_AT_ONCE = 2
-"""A file of so many blocks is written in one request, a larger one in parts."""
 # fsspec's memory looks before it writes; all its users are threads of this process.
 _MEMORY = threading.Lock()
 _CONNECTING = threading.Lock()
 # A client takes longer to make than a small task to run: one for all tasks of a process.
 _CLIENTS: dict[str, Any] = {}
+_INHERITED: list[dict[str, Any]] = []
 
 
 def _forked() -> None:
     global _CONNECTING, _MEMORY, _CLIENTS
+    # Kept, so that they are never closed here: both processes share one epoll, and the parent would
+    # wait in vain for answers on connections that its child took out of it.
+    _INHERITED.append(_CLIENTS)
     _CONNECTING, _MEMORY, _CLIENTS = threading.Lock(), threading.Lock(), {}
 
 

@@ -25,6 +25,7 @@ from ffq_spark.store.prefetch import (
     Size,
     fetch_ahead,
     fetch_in_turn,
+    one,
 )
 from ffq_spark.store.redaction import scrub
 from ffq_spark.store.retry import GaveUp
@@ -61,6 +62,11 @@ class Store:
     def __repr__(self) -> str:
         return f"Store({self.root!r})"
 
+    @property
+    def is_local(self) -> bool:
+        """Whether a request is a system call, and not a round trip."""
+        return isinstance(self._backend, LocalBackend)
+
     def url(self, path: str = "") -> str:
         """A file's full name, for messages; it never holds a secret."""
         return self._backend.url(path)
@@ -83,7 +89,7 @@ class Store:
 
     def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
         """Whole files in the order of their paths, None where there is none."""
-        if len(paths) < 2 or isinstance(self._backend, LocalBackend):
+        if len(paths) < 2 or self.is_local:
             return [self.read_optional(path) for path in paths]
         with ThreadPoolExecutor(min(_READERS, len(paths))) as pool:
             return list(pool.map(self.read_optional, paths))
@@ -104,11 +110,15 @@ class Store:
         size: Size,
         credits: Credits,
         totals: ReadTotals,
+        count: Size = one,
     ) -> Iterator[tuple[Request, Answer]]:
-        """Answers in the order of their requests; ahead of their use, where that saves time."""
-        if isinstance(self._backend, LocalBackend):
-            return fetch_in_turn(fetch, requests, size, totals)
-        return fetch_ahead(fetch, requests, size, totals, credits)
+        """Answers in the order of their requests; ahead of their use, where that saves time.
+
+        `size` and `count` tell the bytes of a request, and how many ranges it asks for.
+        """
+        if self.is_local:
+            return fetch_in_turn(fetch, requests, size, totals, count)
+        return fetch_ahead(fetch, requests, size, totals, credits, count)
 
     def create_once(self, path: str, data: bytes) -> bool:
         """Create a file that nobody has created: True if it now holds exactly these bytes.
@@ -197,8 +207,7 @@ class Store:
 
     def uploads(self) -> SerialUploads | ParallelUploads:
         """A context to write many files in; all are there when it is left."""
-        serial = isinstance(self._backend, LocalBackend)
-        return SerialUploads(self.write) if serial else ParallelUploads(self.write)
+        return SerialUploads(self.write) if self.is_local else ParallelUploads(self.write)
 
     def delete(self, path: str) -> None:
         """Delete a file; one that is gone already is fine."""
