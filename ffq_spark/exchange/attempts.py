@@ -22,6 +22,7 @@ from ffq_spark.errors import (
     NotRegistered,
     QueryNotFound,
 )
+from ffq_spark.exchange.ranges import with_file_ends
 from ffq_spark.format import layout
 from ffq_spark.format.index import Chunk, IndexEntry, MapTaskIndex
 from ffq_spark.format.layout import AttemptId
@@ -67,7 +68,7 @@ def stored_attempts(
 
 def registered_in(body: StepBody) -> Callable[[str], bool]:
     """Tells for a directory whether it is an attempt that a step names, or lies in one."""
-    own = body.attempts
+    own = body.registered
 
     def is_registered(directory: str) -> bool:
         names = directory.split("/")
@@ -196,11 +197,13 @@ def parts_of(indexes: Sequence[MapTaskIndex]) -> pa.Table:
                     "rows": entry.rows,
                     "batches": entry.batches,
                     "checksum": None,
+                    "tail_bytes": 0,
+                    "tail_checksum": 0,
                     "chunks": [asdict(chunk) for chunk in entry.chunks] or None,
                 }
             )
     schema = pa.schema([*PART_FIELDS, CHUNKS_FIELD])
-    table = pa.Table.from_pylist(rows, schema=schema)
+    table = with_file_ends(pa.Table.from_pylist(rows, schema=schema))
     order = [("reduce", "ascending"), ("stage", "ascending"), ("map_task", "ascending")]
     return table.sort_by(order)
 

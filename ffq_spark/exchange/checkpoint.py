@@ -36,7 +36,7 @@ Stored = tuple[bytes, StepRecord]
 
 PARTS_SCHEMA = pa.schema([("step", pa.int64()), ("query", pa.int64()), *PART_FIELDS])
 _HEADER = b"ffq_checkpoint"
-_VERSION = 2
+_VERSION = 3
 _NUMBER_BYTES = 8
 _LARGE = 1 << 20
 

@@ -13,14 +13,12 @@ from ffq_spark.errors import BadOption
 from ffq_spark.exchange.planner import Group, plan
 from ffq_spark.exchange.reader import RANGES_AT_ONCE
 from ffq_spark.options import MAX_PARTITIONS, ReadOptions
+from ffq_spark.store.multipart import BLOCKS_AT_ONCE, PART_BYTES
 
 LAYOUTS = ("parts", "packed")
 LEAST_PART_BYTES = 256
 """No part is smaller: an Arrow stream names its columns."""
 
-_MIB = 1 << 20
-_ONE_PUT_BYTES = 32 * _MIB
-_UPLOAD_BYTES = 16 * _MIB
 _JOINED_BYTES = ReadOptions.credits // RANGES_AT_ONCE
 _INDEX_FILES = 2
 _INDEX_BYTES, _INDEX_BYTES_A_PART, _INDEX_BYTES_A_PACKED_PART = 150, 170, 257
@@ -177,12 +175,13 @@ def estimate(shape: Shape) -> Estimate:
 
 
 def upload_requests(size: int) -> int:
-    """How many requests make an object of a size: one, or a multipart upload.
+    """How many requests make an object of a size: one, or begin, parts and end of an upload.
 
     >>> upload_requests(32 << 20), upload_requests((32 << 20) + 1)
     (1, 5)
     """
-    return 1 if size <= _ONE_PUT_BYTES else 2 + -(-size // _UPLOAD_BYTES)
+    blocks = -(-size // PART_BYTES)
+    return 1 if blocks <= BLOCKS_AT_ONCE else 1 + blocks + 1
 
 
 def _groups(shape: Shape) -> list[Group]:

@@ -6,11 +6,20 @@ two clocks disagree or its driver slept, loses its commit with an error, never i
 
 from __future__ import annotations
 
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
 from ffq_spark.format import layout
 from ffq_spark.format.ids import now_ms
 from ffq_spark.format.records import LeaseRecord, QueryRecord
 from ffq_spark.store import Store
 
+logger = logging.getLogger(__name__)
+
+RENEWALS = 4
+"""How often a lease is renewed in the time that it lasts."""
 # A query without a lease (no plugin) gets this long before anybody may call it lost.
 UNLEASED_MS = 24 * 3600 * 1000
 
@@ -19,6 +28,32 @@ def renew(store: Store, initiator: str, seconds: int) -> None:
     """Say that an initiator is alive."""
     record = LeaseRecord(initiator, seconds, now_ms())
     store.replace(layout.lease(initiator), record.encode())
+
+
+@contextmanager
+def kept(renewed: Callable[[], None], seconds: int) -> Iterator[None]:
+    """Renew a lease of so many seconds again and again, until the block is left.
+
+    >>> with kept(lambda: None, 300):
+    ...     pass
+    """
+    done = threading.Event()
+
+    def keep() -> None:
+        while not done.wait(seconds / RENEWALS):
+            try:
+                renewed()
+            except Exception as error:
+                # Storage may fail for a moment; there are further attempts before the lease ends.
+                logger.warning("a lease was not renewed: %s", error)
+
+    keeper = threading.Thread(target=keep, name="ffq-lease", daemon=True)
+    keeper.start()
+    try:
+        yield
+    finally:
+        done.set()
+        keeper.join()
 
 
 def release(store: Store, initiator: str) -> None:

@@ -39,8 +39,8 @@ from ffq_spark.format.records import (
     StepBody,
     StepRecord,
     StreamBatch,
-    runs,
 )
+from ffq_spark.format.registered import Registered
 from ffq_spark.store import Store
 
 MODES = ("append", "replace")
@@ -197,7 +197,7 @@ class Ledger:
             rows=sum(table["rows"].to_numpy().tolist()),
             bytes=sum(table["bytes"].to_numpy().tolist()),
             parts=table.num_rows,
-            registered=runs(attempts),
+            registered=Registered.of(attempts),
             manifest=path,
             manifest_bytes=len(data),
             manifest_checksum=manifest.digest(data),

@@ -17,8 +17,9 @@ import pyarrow as pa
 from ffq_spark.errors import BadCommit, BadOption, CorruptPart, Fenced, NoAttempts
 from ffq_spark.exchange import attempts
 from ffq_spark.exchange.job import WriteJob
-from ffq_spark.exchange.large_parts import PartFile, read_large_part
+from ffq_spark.exchange.large_parts import Limits, read_large_part
 from ffq_spark.exchange.ledger import AttemptOutput
+from ffq_spark.exchange.part_file import check_part
 from ffq_spark.exchange.reader import Part
 from ffq_spark.format import layout, manifest
 from ffq_spark.format.digest import Digest
@@ -29,6 +30,8 @@ from ffq_spark.store import Store
 
 _DIGEST = b"ffq.digest"
 MAX_MAP_TASKS = 1_000_000
+# What is held of a file that somebody else wrote, whatever size its batches have.
+_LIMITS = Limits(8 << 20)
 
 
 def claim(store: Store, id: AttemptId) -> AttemptId:
@@ -124,24 +127,18 @@ def examine(store: Store, job: WriteJob, id: AttemptId) -> AttemptOutput:
     table = attempts.parts_of([index])
     checksums, digest = [], Digest()
     for part in table.to_pylist():
-        found = {**part, "step": None, "checksum": _checksum(store, part)}
+        found = {**part, "step": None, "checksum": check_part(store, {**part, "step": None}).digest}
         checksums.append(found["checksum"])
         for batch in _placed(store, job, found):
             digest += Digest.of(batch) if job.digests else Digest()
     return AttemptOutput(id, manifest.encode(_manifest(job, table, checksums)), digest)
 
 
-def _checksum(store: Store, part: Part) -> int:
-    file = PartFile(store, {**part, "step": None})
-    file.check()
-    return file.digest
-
-
 def _placed(store: Store, job: WriteJob, part: Part) -> Iterator[pa.RecordBatch]:
     exchange, path = job.exchange, store.url(part["file"])
     if part["reduce"] >= exchange.partitions:
         raise BadCommit(f"partition {part['reduce']} of {exchange.partitions}: {path}")
-    for batch in read_large_part(store, part, Decoder(exchange.schema)):
+    for batch in read_large_part(store, part, Decoder(exchange.schema), _LIMITS):
         if exchange.weight is not None and batch.column(exchange.weight).null_count:
             raise BadCommit(f"a row has no weight: {path}")
         if exchange.partitions > 1:

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ffq_spark.format import layout
+ENDS_FILE = pa.field("ends_file", pa.bool_(), nullable=False)
+"""Whether a part is the last of its file, so that no byte may follow it."""
 
 # Reading so many bytes that nobody wants costs less than another request.
 MAX_GAP = 256 << 10
@@ -24,20 +25,53 @@ class Range:
     start: int
     length: int
     parts: pa.Table
+    ends_file: bool
+    alone: bool
+    """Whether it was to be one part's only."""
 
     @property
-    def is_whole_file(self) -> bool:
-        """Whether the range must be all of its file: a part that has a file to itself."""
-        return self.start == 0 and layout.parse_part(self.file.rpartition("/")[2]) is not None
+    def spans(self) -> list[tuple[int, int]]:
+        """What is asked for, each from one place to another."""
+        return [(self.start, self.start + self.length)]
+
+    @property
+    def asked(self) -> int:
+        """How many bytes to ask for: at a file's end one more, to see that there is none."""
+        return self.length + self.ends_file
 
 
-def join_ranges(parts: pa.Table, limit: int) -> Iterator[Range]:
+def with_file_ends(parts: pa.Table) -> pa.Table:
+    """All parts of some files, and which of them are the last of their file.
+
+    >>> parts = pa.table({"file": ["a", "b", "a"], "offset": [0, 0, 8], "bytes": [8, 8, 8]})
+    >>> with_file_ends(parts)["ends_file"].to_pylist()
+    [False, True, True]
+    """
+    return parts.append_column(ENDS_FILE, pa.array(_file_ends(parts)))
+
+
+def _file_ends(parts: pa.Table) -> NDArray[np.bool_]:
+    offsets = parts["offset"].to_numpy()
+    if not offsets.any():
+        return np.ones(len(offsets), np.bool_)
+    files = parts["file"].combine_chunks().dictionary_encode()
+    codes, ends = files.indices.to_numpy(), offsets + parts["bytes"].to_numpy()
+    last = np.zeros(len(files.dictionary), np.int64)
+    np.maximum.at(last, codes, ends)
+    return np.asarray(ends == last[codes])
+
+
+def join_ranges(
+    parts: pa.Table, limit: int, alone: NDArray[np.bool_] | None = None
+) -> Iterator[Range]:
     """The ranges that hold these parts, at most `limit` bytes each unless a part is larger.
 
     Files come in the order of their first part, the parts of a file in the order they lie in it.
+    Those that are to be `alone` share their range with no other.
 
     >>> parts = pa.table({"file": ["a", "b", "a"], "offset": [0, 0, 8], "bytes": [8, 8, 8]})
-    >>> [(range.file, range.start, range.length) for range in join_ranges(parts, 16)]
+    >>> ranges = join_ranges(with_file_ends(parts), 16)
+    >>> [(range.file, range.start, range.length) for range in ranges]
     [('a', 0, 16), ('b', 0, 8)]
     """
     if not parts.num_rows:
@@ -45,25 +79,32 @@ def join_ranges(parts: pa.Table, limit: int) -> Iterator[Range]:
     files = parts["file"].combine_chunks().dictionary_encode()
     codes = files.indices.to_numpy()
     offsets, sizes = parts["offset"].to_numpy(), parts["bytes"].to_numpy()
+    single = np.zeros(len(codes), np.bool_) if alone is None else alone
     if len(files.dictionary) < len(codes):
         order = np.lexsort((offsets, codes))
         parts = parts.take(pa.array(order))
-        codes, offsets, sizes = codes[order], offsets[order], sizes[order]
-    for first, last in pairwise(_bounds(codes, offsets, sizes, limit)):
+        codes, offsets, sizes, single = codes[order], offsets[order], sizes[order], single[order]
+    for first, last in pairwise(_bounds(codes, offsets, sizes, single, limit)):
         start = int(offsets[first])
         length = int(offsets[last - 1] + sizes[last - 1]) - start
         file = files.dictionary[int(codes[first])].as_py()
-        yield Range(file, start, length, parts.slice(first, last - first))
+        ends_file = parts["ends_file"][last - 1].as_py()
+        own = parts.slice(first, last - first)
+        yield Range(file, start, length, own, ends_file, bool(single[first]))
 
 
 def _bounds(
-    codes: NDArray[np.int32], offsets: NDArray[np.int64], sizes: NDArray[np.int64], limit: int
+    codes: NDArray[np.int32],
+    offsets: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    single: NDArray[np.bool_],
+    limit: int,
 ) -> list[int]:
     """Where ranges begin, and the end."""
     ends = offsets + sizes
     apart = np.ones(len(codes), np.bool_)
     apart[1:] = (codes[1:] != codes[:-1]) | (offsets[1:] - ends[:-1] > MAX_GAP)
-    apart[1:] |= offsets[1:] < ends[:-1]
+    apart[1:] |= (offsets[1:] < ends[:-1]) | single[1:] | single[:-1]
     if apart.all():
         return list(range(len(codes) + 1))
     bounds = [0]

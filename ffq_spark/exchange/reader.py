@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from ffq_spark.errors import CorruptPart, CorruptRecord
+from ffq_spark.exchange.column_ranges import ColumnRanges, Selection
 from ffq_spark.exchange.log import StepLog
 from ffq_spark.exchange.ranges import Range, join_ranges
 from ffq_spark.format import layout, payload
@@ -34,6 +35,9 @@ RANGES_AT_ONCE = 4
 # Files are read in the order of their parts within so many bytes, not over the whole exchange.
 _WINDOW_BYTES = ReadOptions.target_partition_bytes
 
+# So many parts' tails are asked for together, ahead of their columns.
+_TAILS_AT_ONCE = 16
+
 Part = dict[str, Any]
 
 
@@ -54,7 +58,8 @@ def read_parts(
     except that those of one packed file stay together.
     """
     shape = RowShape(schema, columns, metadata=metadata)
-    for part, data in fetch_parts(store, parts, verify, credits, totals):
+    opened = Selection(schema, shape.opened, local=store.is_local)
+    for part, data in fetch_parts(store, parts, verify, credits, totals, opened):
         path = store.url(part["file"])
         yield from shape.rows(part, decode_part(shape.decoder, part, data, path, verify))
 
@@ -69,8 +74,8 @@ class RowShape:
         self._wanted = pa.schema([schema.field(name) for name in chosen])
         self._metadata = metadata
         # A read of metadata columns alone still needs one column, to count rows by.
-        opened = chosen or schema.names[:1]
-        self.decoder = Decoder(schema, None if set(opened) == set(schema.names) else opened)
+        self.opened = chosen or schema.names[:1]
+        self.decoder = open_columns(schema, self.opened)
         self.schema = pa.schema([*self._wanted, *(METADATA_FIELDS if metadata else ())])
 
     def rows(self, part: Part, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -84,35 +89,101 @@ class RowShape:
             yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
+def open_columns(schema: pa.Schema, columns: Sequence[str]) -> Decoder:
+    """What decodes these columns of parts."""
+    return Decoder(schema, None if set(columns) == set(schema.names) else columns)
+
+
 def fetch_parts(
     store: Store,
     parts: pa.Table,
-    verify: str = "full",
-    credits: int = ReadOptions.credits,
-    totals: ReadTotals | None = None,
+    verify: str,
+    credits: int,
+    totals: ReadTotals | None,
+    columns: Selection,
 ) -> Iterator[tuple[Part, pa.Buffer]]:
-    """Each part with its bytes, compared with the manifest before anything is decoded."""
+    """Each part with its bytes, compared with the manifest before anything is decoded.
+
+    Where that saves enough of them, only those are fetched that the columns need.
+    """
+    totals = totals or ReadTotals()
     limit = max(credits // RANGES_AT_ONCE, 1)
-    ranges = (found for window in _windows(parts) for found in join_ranges(window, limit))
-    fetched = store.fetch(
-        partial(_fetch_range, store),
-        ranges,
-        lambda range: range.length,
-        Credits(credits),
-        totals or ReadTotals(),
+    ranges = (
+        found
+        for window in _windows(parts)
+        for found in join_ranges(window, limit, columns.pays(window))
     )
-    for range, data in fetched:
-        for part in range.parts.to_pylist():
-            start = part["offset"] - range.start
+    fetched = store.fetch(
+        partial(_fetch, store, verify),
+        _requests(store, ranges, columns, verify, credits, totals),
+        lambda request: request.length,
+        Credits(credits),
+        totals,
+        lambda request: len(request.spans),
+    )
+    for request, data in fetched:
+        if isinstance(request, ColumnRanges):
+            yield request.part, data
+            continue
+        for part in request.parts.to_pylist():
+            start = part["offset"] - request.start
             # A file that grew is as wrong as one that was cut.
-            end = len(data) if range.is_whole_file else start + part["bytes"]
+            end = len(data) if part["ends_file"] else start + part["bytes"]
             yield part, _checked(data[start:end], part, store.url(part["file"]), verify)
+
+
+def _requests(
+    store: Store,
+    ranges: Iterator[Range],
+    columns: Selection,
+    verify: str,
+    credits: int,
+    totals: ReadTotals,
+) -> Iterator[Range | ColumnRanges]:
+    """The ranges in their order, of parts whose columns are told apart only what these need."""
+    while some := list(islice(ranges, _TAILS_AT_ONCE)):
+        alone = (range.parts.to_pylist()[0] for range in some if range.alone)
+        tails = store.fetch(
+            partial(_fetch_tail, store, verify),
+            alone,
+            lambda part: part["tail_bytes"],
+            Credits(credits),
+            totals,
+        )
+        for range in some:
+            found = None
+            if range.alone:
+                part, tail = next(tails)
+                found = columns.ranges(part, tail, store.url(range.file), verify)
+            yield found or range
+
+
+def _fetch_tail(store: Store, verify: str, part: Part) -> pa.Buffer:
+    size = part["tail_bytes"]
+    start = part["offset"] + part["bytes"] - size
+    tail = fetch_range(store, part["file"], start, size + part["ends_file"], part["step"])
+    if len(tail) < size or (len(tail) > size and verify != "none"):
+        found = "fewer bytes" if len(tail) < size else "more bytes"
+        raise CorruptPart(f"{found} instead of {part['bytes']}", path=store.url(part["file"]))
+    return tail[:size]
+
+
+def _fetch(store: Store, verify: str, request: Range | ColumnRanges) -> pa.Buffer:
+    if isinstance(request, Range):
+        return _fetch_range(store, request)
+    part = request.part
+    fetched = (
+        fetch_range(store, part["file"], part["offset"] + start, end - start, part["step"])
+        for start, end in request.spans
+    )
+    return request.stream(fetched, store.url(part["file"]), verify)
 
 
 def fetch_part(store: Store, part: Part, *, verify: str = "full") -> pa.Buffer:
     """The bytes of one part."""
-    range = Range(part["file"], part["offset"], part["bytes"], pa.table({"step": [part["step"]]}))
-    return _checked(_fetch_range(store, range), part, store.url(part["file"]), verify)
+    length = part["bytes"] + part["ends_file"]
+    data = fetch_range(store, part["file"], part["offset"], length, part["step"])
+    return _checked(data, part, store.url(part["file"]), verify)
 
 
 def _windows(parts: pa.Table) -> Iterator[pa.Table]:
@@ -123,8 +194,8 @@ def _windows(parts: pa.Table) -> Iterator[pa.Table]:
 
 
 def _fetch_range(store: Store, range: Range) -> pa.Buffer:
-    length = range.length + range.is_whole_file
-    return fetch_range(store, range.file, range.start, length, range.parts["step"][0].as_py())
+    step = range.parts["step"][0].as_py()
+    return fetch_range(store, range.file, range.start, range.asked, step)
 
 
 def fetch_range(store: Store, file: str, start: int, length: int, step: int | None) -> pa.Buffer:
@@ -169,20 +240,29 @@ def decode_batches(
     while (batch := next(source, None)) is not None:
         if verify != "full" or part.get("checksum") is None:
             # Without a checksum, at least no offset may point outside its buffer.
-            _validate(batch, path, full=verify == "full")
+            validate(batch, path, full=verify == "full")
         rows += batch.num_rows
         batches += 1
+        if not batch.num_rows:
+            continue
         given = [batch]
         # While the user has the batch, nothing here keeps it in memory.
         del batch
         yield given.pop()
-    if verify != "none" and (rows, batches) != (part["rows"], part["batches"]):
+    if verify != "none":
+        check_counts(rows, batches, part, path)
+
+
+def check_counts(rows: int, batches: int, part: Part, path: str) -> None:
+    """Refuse a part that has other rows or batches than were committed."""
+    if (rows, batches) != (part["rows"], part["batches"]):
         counted = f"{rows} rows in {batches} batches"
         message = f"{counted} instead of {part['rows']} in {part['batches']}"
         raise CorruptPart(message, path=path)
 
 
-def _validate(batch: pa.RecordBatch, path: str, *, full: bool) -> None:
+def validate(batch: pa.RecordBatch, path: str, *, full: bool) -> None:
+    """Refuse a batch whose buffers cannot be what they say."""
     try:
         batch.validate(full=full)
     except pa.ArrowException as error:

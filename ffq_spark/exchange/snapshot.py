@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -22,11 +22,11 @@ from ffq_spark.errors import (
     Unsupported,
 )
 from ffq_spark.exchange import attempts
-from ffq_spark.exchange.checkpoint import PARTS_SCHEMA as PARTS_SCHEMA
-from ffq_spark.exchange.checkpoint import Checkpoint, step_parts
+from ffq_spark.exchange.checkpoint import PARTS_SCHEMA, Checkpoint, step_parts
 from ffq_spark.exchange.ledger import Ledger
 from ffq_spark.exchange.log import StepLog, Steps
 from ffq_spark.exchange.pruning import Predicate, matching_partitions, may_match
+from ffq_spark.exchange.ranges import ENDS_FILE, with_file_ends
 from ffq_spark.exchange.reader import Part, fetch_part
 from ffq_spark.format import layout, payload
 from ffq_spark.format.index import MapTaskIndex
@@ -34,6 +34,9 @@ from ffq_spark.format.layout import AttemptId
 from ffq_spark.format.records import ExchangeRecord, Outcome, OutcomeRecord, StepRecord
 from ffq_spark.options import ReadOptions
 from ffq_spark.store import Store
+
+READ_SCHEMA = PARTS_SCHEMA.append(ENDS_FILE)
+"""What a read knows of each part."""
 
 _STEPS = re.compile(r"([0-9]+)(?:\.\.([0-9]+))?")
 
@@ -62,7 +65,7 @@ class Snapshot:
             return _in_partitions(self.raw, allowed)
         tables = [_pruned(table, predicates, allowed) for table in self._tables(bool(predicates))]
         # One table alone is not copied.
-        table = pa.concat_tables(tables or [PARTS_SCHEMA.empty_table()]).combine_chunks()
+        table = pa.concat_tables(tables or [READ_SCHEMA.empty_table()]).combine_chunks()
         return table if len(self.steps) == 1 else _by_partition(table)
 
     @property
@@ -123,10 +126,10 @@ def _by_partition(table: pa.Table) -> pa.Table:
 def _pruned(
     table: pa.Table, predicates: Sequence[Predicate], allowed: frozenset[int] | None
 ) -> pa.Table:
-    table = _in_partitions(table, allowed)
+    table = _in_partitions(with_file_ends(table), allowed)
     for predicate in predicates:
         table = table.filter(_may_match(table, predicate))
-    return table.select(PARTS_SCHEMA.names)
+    return table.select(READ_SCHEMA.names)
 
 
 def _may_match(table: pa.Table, predicate: Predicate) -> pa.Array:
@@ -289,9 +292,8 @@ def registered_part(store: Store, id: AttemptId, reduce: int) -> Part:
     step = outcome.step if outcome else None
     with expiry_explained(ledger.log, outcome):
         index = registered_index(store, id, step.attempts if step else None)
-    entry = next((e for e in index.entries if e.reduce == reduce), None)
-    if entry is None:
+    parts = _in_partitions(attempts.parts_of([index]), frozenset({reduce})).to_pylist()
+    if not parts:
         path = store.url(index.id.directory)
         raise PartitionNotFound(f"partition {reduce} not found in shuffle index", path=path)
-    part: Part = attempts.parts_of([replace(index, entries=(entry,))]).to_pylist()[0]
-    return {**part, "step": None}
+    return {**parts[0], "step": None}

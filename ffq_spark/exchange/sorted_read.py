@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from ffq_spark.exchange.column_ranges import Selection
 from ffq_spark.exchange.merge import merge_sorted
-from ffq_spark.exchange.reader import Part, decode_part, fetch_parts
+from ffq_spark.exchange.reader import Part, decode_part, fetch_parts, open_columns
 from ffq_spark.exchange.runs import spill_directory
 from ffq_spark.format.conform import conform
 from ffq_spark.format.payload import Decoder
@@ -40,12 +41,15 @@ def read_sorted(
     chosen = list(schema.names if columns is None else columns)
     needed = [*chosen, *(name for name in order if name not in chosen)]
     wanted = pa.schema([schema.field(name) for name in needed])
-    decoder = Decoder(schema, None if set(needed) == set(schema.names) else needed)
+    decoder = open_columns(schema, needed)
+    opened = Selection(schema, needed, local=store.is_local)
     total = sum(parts["bytes"].to_pylist())
     with _Aside(total > in_memory) as aside:
         fetched = [
             (part, aside.keep(data))
-            for part, data in fetch_parts(store, parts, options.verify, options.credits, totals)
+            for part, data in fetch_parts(
+                store, parts, options.verify, options.credits, totals, opened
+            )
         ]
         held = max(_ROWS_IN_HAND // max(len(fetched), 1), 1024)
         runs = [

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 
 import pyarrow as pa
 
@@ -108,7 +109,8 @@ class Upload:
         id = outputs.claim(
             self._store, AttemptId(self.query, self._record.stage, map_task, attempt)
         )
-        output = write_attempt(self._store, self._job, map_task, id.attempt, batches)
+        with self._alive():
+            output = write_attempt(self._store, self._job, map_task, id.attempt, batches)
         self._refuse_ended()
         outputs.register(self._store, output)
         self.beat()
@@ -120,7 +122,8 @@ class Upload:
         id = AttemptId(self.query, self._record.stage, map_task, attempt)
         output = outputs.read_output(self._store, id)
         if output is None:
-            output = outputs.examine(self._store, self._job, id)
+            with self._alive():
+                output = outputs.examine(self._store, self._job, id)
             outputs.register(self._store, output)
         self.beat()
         return output
@@ -130,25 +133,33 @@ class Upload:
         if self._record.lease_seconds:
             leases.renew(self._store, self._record.initiator, self._record.lease_seconds)
 
+    def _alive(self) -> AbstractContextManager[None]:
+        """Say so for as long as something is under way, however long it takes."""
+
+        def beat() -> None:
+            # A query that has ended has given its lease back.
+            if self._ledger.outcome(self.query) is None:
+                self.beat()
+
+        seconds = self._record.lease_seconds
+        return leases.kept(beat, seconds) if seconds else nullcontext()
+
     def commit(self, map_tasks: int) -> StepRecord | None:
         """Seal the step of so many map tasks; None for a batch of a stream that is there already.
 
         A commit whose answer was lost may be repeated.
         """
-        done = self._ledger.outcome(self.query)
-        if done is not None and done.outcome is Outcome.COMMITTED:
-            return self._published(done)
-        if done is not None and done.code == DuplicateBatch.code:
-            return None
-        self._refuse_ended()
-        found = outputs.registered_outputs(self._store, self._job, map_tasks)
         try:
+            self._refuse_ended()
+            found = outputs.registered_outputs(self._store, self._job, map_tasks)
             step = commit_write(self._store, self._job, found, self._options)
-        except Fenced:
+        except (Fenced, QueryEnded):
+            # Perhaps by another call of the same commit, before this one or beside it.
             done = self._ledger.outcome(self.query)
+            if done is not None and done.code == DuplicateBatch.code:
+                return None
             if done is None or done.outcome is not Outcome.COMMITTED:
                 raise
-            # Another call of the same commit came first.
             return self._published(done)
         self._release()
         return step

@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from ffq_spark.errors import CorruptPart, CorruptRecord, FfqError
 from ffq_spark.exchange.attempts import read_index
+from ffq_spark.exchange.column_ranges import check_directory
 from ffq_spark.exchange.reader import Part, decode_part, fetch_part
-from ffq_spark.exchange.snapshot import PARTS_SCHEMA, Snapshot
+from ffq_spark.exchange.snapshot import READ_SCHEMA, Snapshot
 from ffq_spark.format.hashing import partition_ids
 from ffq_spark.format.layout import AttemptId
 from ffq_spark.format.payload import Decoder
@@ -69,7 +70,7 @@ def _listed_parts(snapshot: Snapshot, findings: list[Finding]) -> pa.Table:
     """The parts of all steps; a manifest that is damaged is a finding, the others still count."""
     if snapshot.raw is not None:
         return snapshot.parts()
-    tables = [PARTS_SCHEMA.empty_table()]
+    tables = [READ_SCHEMA.empty_table()]
     for step in snapshot.steps:
         try:
             tables.append(replace(snapshot, steps=(step,)).parts())
@@ -94,6 +95,7 @@ def _check_part(snapshot: Snapshot, part: Part) -> Iterator[None]:
     exchange = snapshot.exchange
     path = snapshot.store.url(part["file"])
     data = fetch_part(snapshot.store, part)
+    check_directory(exchange.schema, part, data, path)
     for batch in decode_part(Decoder(exchange.schema), part, data, path):
         _check_places(exchange, batch, part, path)
         yield

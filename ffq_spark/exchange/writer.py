@@ -66,10 +66,12 @@ def _fitting(batch: pa.RecordBatch, exchange: ExchangeRecord) -> pa.RecordBatch:
 
 @dataclass(frozen=True)
 class _Written:
-    """A part that was written: its line in the index, and its checksum."""
+    """A part that was written: its line in the index, and what only the manifest says of it."""
 
     entry: IndexEntry
     checksum: int
+    tail_bytes: int
+    tail_checksum: int
 
 
 def _write_parts(store: Store, job: WriteJob, id: AttemptId, runs: Runs) -> list[_Written]:
@@ -124,7 +126,7 @@ def _written(
         packed=None if offset is None else id.packed,
         offset=offset or 0,
     )
-    return _Written(entry, totals.checksum)
+    return _Written(entry, totals.checksum, totals.tail_bytes, totals.tail_checksum)
 
 
 def _manifest(
@@ -147,6 +149,8 @@ def _manifest(
         "rows": [entry.rows for entry in entries],
         "batches": [entry.batches for entry in entries],
         "checksum": [part.checksum for part in parts],
+        "tail_bytes": [part.tail_bytes for part in parts],
+        "tail_checksum": [part.tail_checksum for part in parts],
     }
     if "stats" in schema.names:
         kind = schema.field("stats").type

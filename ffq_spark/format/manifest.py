@@ -26,6 +26,8 @@ PART_FIELDS = [
     pa.field("rows", pa.int64(), nullable=False),
     pa.field("batches", pa.int32(), nullable=False),
     pa.field("checksum", pa.uint64()),
+    pa.field("tail_bytes", pa.int32(), nullable=False),
+    pa.field("tail_checksum", pa.uint64(), nullable=False),
 ]
 
 
@@ -70,14 +72,21 @@ def decode(data: bytes, path: str, *, statistics: bool = True) -> pa.Table:
     fields = None if statistics else list(range(len(PART_FIELDS)))
     # To wake other threads takes longer than a small file does.
     options = pa.ipc.IpcReadOptions(included_fields=fields, use_threads=len(data) > _LARGE)
+    buffer = pa.py_buffer(data)
     try:
-        table = pa.ipc.open_file(pa.py_buffer(data), options=options).read_all()
+        # Before it is read: another version's may have too few columns to leave statistics out.
+        _check(pa.ipc.open_file(buffer).schema, path)
+        return pa.ipc.open_file(buffer, options=options).read_all()
     except (pa.ArrowException, OSError) as error:
+        if isinstance(error, CorruptRecord):
+            raise
         raise CorruptRecord(f"not a readable manifest: {error}", path=path) from error
+
+
+def _check(schema: pa.Schema, path: str) -> None:
     for field in PART_FIELDS:
-        if field.name not in table.schema.names or table.schema.field(field.name) != field:
+        if field.name not in schema.names or schema.field(field.name) != field:
             raise CorruptRecord(f"the manifest has no proper column {field.name}", path=path)
-    return table
 
 
 def digest(data: bytes) -> int:

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import BinaryIO, Protocol, TypeAlias
+from functools import cached_property
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 import xxhash
 
-from ffq_spark.errors import CorruptPart, FfqError
+from ffq_spark.errors import CorruptPart
+from ffq_spark.format.columns import MAX_TAIL_BYTES, DirectoryWriter, buffer_counts
 from ffq_spark.format.index import Chunk
+from ffq_spark.format.messages import PREFIX, describe
 
 Piece: TypeAlias = "bytes | pa.Buffer"
 
@@ -26,9 +29,8 @@ COMPRESSIONS = ("none", "lz4", "zstd")
 _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 _FRAME_MAGIC = b"FFQS"
 _FRAME_VERSION = 1
-_FRAME = struct.Struct("<4sBB2xQQ")
-# What an Arrow message begins with: a marker, and the length of its description.
-_MESSAGE = struct.Struct("<Ii")
+FRAME = struct.Struct("<4sBB2xQQ")
+"""What a frame begins with: magic, version, codec, length of the stream, length of the body."""
 
 
 @dataclass
@@ -40,6 +42,9 @@ class PartTotals:
     batches: int = 0
     compressed_bytes: int = 0
     uncompressed_bytes: int = 0
+    tail_bytes: int = 0
+    tail_checksum: int = 0
+    """Of the last bytes, if they are a directory of the columns."""
     chunks: list[Chunk] = field(default_factory=list)
     _digest: xxhash.xxh3_64 = field(default_factory=xxhash.xxh3_64)
 
@@ -83,6 +88,7 @@ class Codec:
         self._buffers = compression if payload == "arrow" and compression != "none" else None
         self._options = pa.ipc.IpcWriteOptions(compression=self._buffers)
         self.header = self.stream()[: -len(_END)]
+        self.buffer_counts = buffer_counts(schema)
 
     def encoder(self) -> PartEncoder:
         return StreamEncoder(self) if self.payload == "arrow" else FrameEncoder(self)
@@ -103,24 +109,47 @@ class Codec:
         stream = self.stream(batch)
         return stream[len(self.header) : len(stream) - len(_END)]
 
+    @cached_property
+    def _no_rows(self) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pylist([], self.schema)
+
+    def tail(self, directory: DirectoryWriter) -> pa.Buffer:
+        """The end of a part that has a directory of its columns."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self.schema, options=self._options) as writer:
+            writer.write_batch(self._no_rows, custom_metadata=directory.encode())
+        return sink.getvalue()[len(self.header) :]
+
 
 class StreamEncoder:
-    """`payload=arrow`: schema, batches, end marker."""
+    """`payload=arrow`: schema, batches, for a large part the directory of columns, end marker."""
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
+        self._directory: DirectoryWriter | None = None
         self.totals = PartTotals()
 
     def start(self) -> Piece:
         return self.totals.count(self._codec.header)
 
     def batch(self, batch: pa.RecordBatch) -> Piece:
+        codec, message = self._codec, self._codec.message(batch)
+        if not self.totals.batches:
+            self._directory = DirectoryWriter.of(codec.header, codec.buffer_counts, message)
+        if self._directory is not None and not self._directory.add(message):
+            self._directory = None
         self.totals.rows += batch.num_rows
         self.totals.batches += 1
-        return self.totals.count(self._codec.message(batch))
+        return self.totals.count(message)
 
     def end(self) -> Piece:
-        return self.totals.count(_END)
+        tail = None if self._directory is None else self._codec.tail(self._directory)
+        if tail is None or len(tail) > MAX_TAIL_BYTES:
+            return self.totals.count(_END)
+        self.totals.tail_bytes = len(tail)
+        self.totals.tail_checksum = checksum(tail)
+        self.totals.batches += 1
+        return self.totals.count(tail)
 
 
 class FrameEncoder:
@@ -162,22 +191,42 @@ class FrameEncoder:
 def encode_frame(stream: pa.Buffer, compression: str) -> tuple[bytes, int, int]:
     """One frame around a stream, with the lengths of its body and of the stream."""
     body = stream if compression == "none" else pa.compress(stream, codec=compression)
-    header = _FRAME.pack(
+    header = FRAME.pack(
         _FRAME_MAGIC, _FRAME_VERSION, COMPRESSIONS.index(compression), len(stream), len(body)
     )
     return header + bytes(body), len(body), len(stream)
 
 
-def is_framed(data: pa.Buffer) -> bool:
+def is_framed(data: pa.Buffer | bytearray) -> bool:
     """Whether a part consists of FFQ's frames."""
     return bytes(data[:4]) == _FRAME_MAGIC
 
 
-def frame_bytes(data: pa.Buffer) -> int:
-    """How long the frame is that these bytes begin with, or the bytes themselves if cut."""
-    if len(data) < _FRAME.size:
-        return len(data)
-    return int(_FRAME.size + _FRAME.unpack_from(data)[4])
+def frame(header: bytes | bytearray, path: str) -> tuple[str, int, int]:
+    """A frame's codec and the lengths of its stream and of its body, from its header."""
+    magic, version, codec, length, body_length = FRAME.unpack(header)
+    if magic != _FRAME_MAGIC or version != _FRAME_VERSION or codec >= len(COMPRESSIONS):
+        raise CorruptPart("no frame of a known kind", path=path)
+    return COMPRESSIONS[codec], length, body_length
+
+
+def is_compressed(data: pa.Buffer) -> bool:
+    """Whether a part takes more memory than it has bytes, by the first of its batches.
+
+    >>> batch = pa.record_batch({"k": [1, 2]})
+    >>> parts = [Codec(batch.schema, "arrow", c).stream(batch) for c in ("none", "zstd")]
+    >>> [is_compressed(part) for part in parts]
+    [False, True]
+    """
+    if is_framed(data):
+        return len(data) > FRAME.size and bool(FRAME.unpack_from(data)[2])
+    try:
+        first = PREFIX.size + PREFIX.unpack_from(data)[1]
+        start, (_, length) = first + PREFIX.size, PREFIX.unpack_from(data, first)
+        return length > 0 and bool(describe(bytes(data[start : start + length])).packed)
+    except (struct.error, ValueError):
+        # No Arrow: whoever decodes it says so.
+        return False
 
 
 class Decoder:
@@ -194,6 +243,7 @@ class Decoder:
 
     def __init__(self, schema: pa.Schema, columns: Sequence[str] | None = None) -> None:
         self._schema = schema
+        self._names = schema.names if columns is None else list(columns)
         self._known = b""
         fields = None if columns is None else [schema.get_field_index(name) for name in columns]
         self._options = pa.ipc.IpcReadOptions(included_fields=fields)
@@ -210,33 +260,9 @@ class Decoder:
                 raise
             raise CorruptPart(f"not a readable Arrow stream: {error}", path=path) from error
 
-    def stream(self, file: BinaryIO, head: pa.Buffer, path: str) -> Iterator[pa.RecordBatch]:
-        """The batches of a part that is one stream, from a file that begins with `head`."""
-        try:
-            self._check_schema(head, path)
-            with pa.ipc.open_stream(pa.PythonFile(file, "r"), options=self._options) as reader:
-                yield from reader
-        except (pa.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:
-            if isinstance(error, FfqError):
-                raise
-            raise CorruptPart(f"not a readable Arrow stream: {error}", path=path) from error
-
-    def frames(
-        self, file: BinaryIO, chunks: Sequence[Mapping[str, int]], path: str
-    ) -> Iterator[pa.RecordBatch]:
-        """The batches of a part that consists of frames, from a file."""
-        expected = iter(chunks)
-        while header := file.read(_FRAME.size):
-            length = _FRAME.unpack(header)[4] if len(header) == _FRAME.size else 0
-            frame = pa.py_buffer(header + file.read(length))
-            chunk = next(expected, None)
-            if chunk is not None and zlib.adler32(frame) != chunk["checksum32"]:
-                raise CorruptPart("checksum mismatch in a frame", path=path)
-            batches = list(self.batches(frame, path))
-            # While the user has a batch, nothing here keeps it in memory.
-            del frame
-            while batches:
-                yield batches.pop(0)
+    def columns(self) -> list[Decoder]:
+        """A decoder for each of the columns alone."""
+        return [Decoder(self._schema, [name]) for name in self._names]
 
     def _check_schema(self, stream: pa.Buffer, path: str) -> None:
         if self._known and bytes(stream[: len(self._known)]) == self._known:
@@ -245,7 +271,7 @@ class Decoder:
         if found.names != expected.names or found.types != expected.types:
             columns = f"{_columns(found)}, not {_columns(expected)}"
             raise CorruptPart(f"its columns are {columns}", path=path)
-        self._known = bytes(stream[: _MESSAGE.size + _MESSAGE.unpack_from(stream)[1]])
+        self._known = bytes(stream[: PREFIX.size + PREFIX.unpack_from(stream)[1]])
 
 
 def _columns(schema: pa.Schema) -> str:
@@ -272,15 +298,15 @@ def _streams(data: pa.Buffer, path: str) -> Iterator[pa.Buffer]:
 def _frames(data: pa.Buffer, path: str) -> Iterator[pa.Buffer]:
     position = 0
     while position < len(data):
-        if len(data) - position < _FRAME.size:
+        if len(data) - position < FRAME.size:
             raise CorruptPart(f"a frame header is cut at byte {position}", path=path)
-        magic, version, codec, length, body_length = _FRAME.unpack_from(data, position)
+        magic, version, codec, length, body_length = FRAME.unpack_from(data, position)
         if magic != _FRAME_MAGIC or version != _FRAME_VERSION or codec >= len(COMPRESSIONS):
             raise CorruptPart(f"no frame of a known kind at byte {position}", path=path)
-        start = position + _FRAME.size
+        start = position + FRAME.size
         position = start + body_length
         if position > len(data):
-            raise CorruptPart(f"the frame at byte {start - _FRAME.size} is cut", path=path)
+            raise CorruptPart(f"the frame at byte {start - FRAME.size} is cut", path=path)
         body = data[start:position]
         yield body if codec == 0 else _decompress(body, length, COMPRESSIONS[codec], path)
 

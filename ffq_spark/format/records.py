@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from ffq_spark.errors import CorruptRecord, FutureFormat
+from ffq_spark.format.registered import Registered, Run, take_registered
 
 FORMAT_VERSION = 1
 FEATURES: frozenset[str] = frozenset()
@@ -33,8 +34,7 @@ class JsonRecord:
     @classmethod
     def decode(cls: type[Record], data: bytes, path: str) -> Record:
         try:
-            document = json.loads(data)
-            return cls.from_document(document)
+            return cls.from_document(_document(data))
         except (ValueError, TypeError, KeyError, AttributeError, CorruptRecord) as error:
             raise CorruptRecord(f"not a valid record: {error!r}", path=path) from error
 
@@ -43,6 +43,15 @@ class JsonRecord:
         return cls(
             **{f.name: _value(f, document[f.name]) for f in fields(cls) if f.name in document}
         )
+
+
+def _document(data: bytes) -> Any:
+    rest, registered = take_registered(data)
+    if registered is None:
+        return json.loads(data)
+    return json.loads(
+        rest, object_hook=lambda d: {**d, "registered": registered} if "registered" in d else d
+    )
 
 
 def _value(field: Field[Any], value: Any) -> Any:
@@ -60,6 +69,8 @@ def _value(field: Field[Any], value: Any) -> Any:
 def _plain(value: object) -> object:
     if isinstance(value, Enum):
         return value.value
+    if isinstance(value, Registered):
+        return list(value)
     raise TypeError(f"{type(value).__name__} has no place in a record")
 
 
@@ -270,8 +281,8 @@ class Offsets(JsonRecord):
 class StepBody(JsonRecord):
     """A step before it has a number: everything that decides which rows it holds.
 
-    `registered` names one attempt for each map task, as runs of neighbouring map tasks. `restores`
-    is the step whose snapshot a rollback brings back. By `sort_by` each part is sorted.
+    `registered` names one attempt for each map task. `restores` is the step whose snapshot a
+    rollback brings back. By `sort_by` each part is sorted.
     """
 
     query: int
@@ -280,7 +291,7 @@ class StepBody(JsonRecord):
     rows: int
     bytes: int
     parts: int
-    registered: tuple[tuple[int, int, int], ...]
+    registered: Registered
     manifest: str
     manifest_bytes: int
     manifest_checksum: int
@@ -296,7 +307,7 @@ class StepBody(JsonRecord):
         stream, offsets = document.get("stream"), document.get("offsets")
         return replace(
             body,
-            registered=tuple(_run(run) for run in body.registered),
+            registered=_registered(body.registered),
             stream=None if stream is None else StreamBatch.from_document(stream),
             offsets=None if offsets is None else Offsets.from_document(offsets),
         )
@@ -311,25 +322,15 @@ class StepBody(JsonRecord):
         }
 
 
-def _run(run: Any) -> tuple[int, int, int]:
+def _registered(value: Any) -> Registered:
+    if isinstance(value, Registered):
+        return value
+    return Registered(_run(run) for run in value)
+
+
+def _run(run: Any) -> Run:
     first, last, attempt = (int(number) for number in run)
     return first, last, attempt
-
-
-def runs(attempts: Mapping[int, int]) -> tuple[tuple[int, int, int], ...]:
-    """Attempts by map task as (first, last, attempt).
-
-    >>> runs({0: 1, 1: 1, 2: 65537, 3: 1})
-    ((0, 1, 1), (2, 2, 65537), (3, 3, 1))
-    """
-    found: list[tuple[int, int, int]] = []
-    for map_task in sorted(attempts):
-        attempt = attempts[map_task]
-        if found and found[-1][1] == map_task - 1 and found[-1][2] == attempt:
-            found[-1] = (found[-1][0], map_task, attempt)
-        else:
-            found.append((map_task, map_task, attempt))
-    return tuple(found)
 
 
 @dataclass(frozen=True)

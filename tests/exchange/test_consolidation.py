@@ -32,11 +32,23 @@ def write(root: str, rows: list[tuple[Any, ...]], options: WriteOptions = OPTION
 
 
 row = st.tuples(st.integers(0, 4), st.sampled_from(["a", "b", None]), st.integers(-2, 2))
+histories = st.lists(st.lists(row, max_size=12), min_size=1, max_size=4)
 
 
-@settings(max_examples=60)
-@given(st.lists(st.lists(row, max_size=12), min_size=1, max_size=4))
+@settings(max_examples=20)
+@given(histories)
 def test_steps_amount_to_the_sum_of_their_weights(steps: list[list[Any]]) -> None:
+    check(steps)
+
+
+@pytest.mark.soak
+@settings(max_examples=500)
+@given(histories)
+def test_steps_amount_to_the_sum_of_their_weights_500_times(steps: list[list[Any]]) -> None:
+    check(steps)
+
+
+def check(steps: list[list[Any]]) -> None:
     root = f"memory://{uuid.uuid4().hex}"
     total: Counter[tuple[Any, ...]] = Counter()
     for step in steps:

@@ -10,6 +10,7 @@ from pathlib import Path
 import ffq_reference as ffq
 import pyarrow as pa
 import pytest
+from stored_parts import stored_parts
 
 from ffq_spark.errors import CorruptPart, FfqError
 from ffq_spark.exchange.exchange import Exchange
@@ -116,12 +117,12 @@ def test_a_cut_at_every_byte_is_noticed(damaged: Damaged, verify: str) -> None:
 @pytest.mark.parametrize("verify", ["full", "counts"])
 @pytest.mark.parametrize("more", [b"\0", b"x" * 1000, b"\xff\xff\xff\xff\0\0\0\0"])
 def test_appended_bytes_are_noticed(damaged: Damaged, verify: str, more: bytes) -> None:
-    if damaged.is_packed:
-        pytest.skip("what follows the parts of a packed file belongs to none of them")
-    damaged.file.write_bytes(damaged.good + more)
+    damaged.file.write_bytes(damaged.whole + more)
     with pytest.raises(CorruptPart, match="more bytes instead of") as caught:
         damaged.exchange.read(verify=verify).read_all()
     assert caught.value.path == str(damaged.file)
+    (finding,) = damaged.exchange.verify().findings
+    assert (finding.code, finding.path) == ("FFQ_CORRUPT_PART", str(damaged.file))
 
 
 @pytest.mark.parametrize("verify", ["full", "counts", "none"])
@@ -204,11 +205,11 @@ def test_verify_lists_all_damage(root: str) -> None:
     report = exchange.verify()
     assert (report.ok, report.steps, report.parts, report.rows) == (True, 3, 18, 180)
     first, second, third = exchange.steps()
-    files = [Path(root) / file for file in exchange.parts(steps="1")["file"].to_pylist()]
-    files[0].unlink()
-    files[1].write_bytes(files[1].read_bytes()[:-1])
-    files[2].write_bytes(files[3].read_bytes())
-    index = files[0].with_name("index.bin")
+    parts = stored_parts(root, steps="1")
+    parts[0].destroy()
+    parts[2].put(parts[3].read().ljust(parts[2].size)[: parts[2].size])
+    parts[-1].put(parts[-1].read()[:-1])
+    index = parts[0].file.with_name("index.bin")
     index.write_bytes(b"FFQI")
     manifest = Path(root) / second.body.manifest
     manifest.write_bytes(manifest.read_bytes()[:-1])
@@ -216,7 +217,7 @@ def test_verify_lists_all_damage(root: str) -> None:
     last.write_bytes(last.read_bytes() + b"x")
     found = exchange.verify().findings
     expected = [
-        ("FFQ_CORRUPT_PART", *files[:3], last),
+        ("FFQ_CORRUPT_PART", parts[0].file, parts[2].file, parts[-1].file, last),
         ("FFQ_CORRUPT_INDEX", index),
         ("FFQ_CORRUPT_RECORD", manifest),
     ]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import random
 import uuid
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from conftest import Place
 from hypothesis import given
 from hypothesis import strategies as st
+from s3proxy import S3Proxy
 from s3requests import counted_requests
 
 from ffq_spark.errors import BadOption
@@ -37,6 +41,7 @@ from ffq_spark.store import Store
 
 MIB = 1 << 20
 MAPS, PARTITIONS = 3, 4
+SMALL = pa.record_batch({"k": list(range(100))})
 
 
 def test_parts_are_one_object_and_one_get_each() -> None:
@@ -110,12 +115,13 @@ def test_packed_never_asks_for_more(maps: int, partitions: int, part: int, tasks
     assert packed.read_data.get >= min(packed.read_tasks, partitions) * maps
 
 
-def write(store: Store, options: WriteOptions) -> StepRecord:
+def write(
+    store: Store, options: WriteOptions, batch: pa.RecordBatch = SMALL, maps: int = MAPS
+) -> StepRecord:
     """A step of several map tasks, each with rows of every partition."""
-    batch = pa.record_batch({"k": list(range(100))})
     exchange = prepare(store, options, batch.schema)
     job = WriteJob.of(exchange, Ledger(store).begin("append", "test"), options)
-    outputs = [write_attempt(store, job, number, 1, [batch]) for number in range(MAPS)]
+    outputs = [write_attempt(store, job, number, 1, [batch]) for number in range(maps)]
     step = commit_write(store, job, outputs, options)
     assert step is not None
     return step
@@ -128,7 +134,7 @@ def read(store: Store, options: ReadOptions) -> int:
     schema = snapshot.exchange.schema
     tables = [pa.Table.from_batches([task]) for task in tasks]
     rows = sum(batch.num_rows for parts in tables for batch in read_parts(store, parts, schema))
-    assert rows == 100 * MAPS
+    assert rows == sum(step.body.rows for step in snapshot.steps)
     return len(tasks)
 
 
@@ -140,8 +146,7 @@ def within(counted: Requests, most: Requests) -> bool:
 def test_the_model_counts_what_a_server_is_asked(s3: Any, layout: str) -> None:
     """Exact for data; for records at most the stated constants."""
     place = (f"s3://{s3.bucket}/{uuid.uuid4().hex}", s3.storage_options)
-    own = {} if layout == "parts" else {"layout": layout}
-    options = WriteOptions(keys=("k",), partitions=PARTITIONS, **own)
+    options = WriteOptions(keys=("k",), partitions=PARTITIONS, layout=layout)
     with counted_requests() as writing:
         step = write(Store(*place), options)
     shape = Shape(MAPS, PARTITIONS, step.body.bytes, layout, tasks=2)
@@ -163,6 +168,29 @@ def test_the_model_counts_what_a_server_is_asked(s3: Any, layout: str) -> None:
         write(Store(*place), options)
     assert again.requests(data=True) == found.write_data
     assert within(again.requests(data=False), WRITE_RECORDS)
+
+
+@pytest.mark.parametrize("layout", ["parts", "packed"])
+def test_the_model_counts_every_request_of_a_large_upload(
+    proxied: Place, proxy: S3Proxy, layout: str
+) -> None:
+    """40 MiB of one map task: packed they go up in three parts. Counted on the wire."""
+    rows = 40 * 1024
+    noise = pa.py_buffer(random.Random(0).randbytes(rows * 1024))
+    noise = pa.Array.from_buffers(pa.binary(1024), rows, [None, noise])
+    batch = pa.record_batch({"k": list(range(rows)), "noise": noise})
+    options = WriteOptions(keys=("k",), partitions=PARTITIONS, layout=layout)
+    store = Store(proxied.root, proxied.storage_options)
+    step = write(store, options, batch, maps=1)
+    found = estimate(Shape(1, PARTITIONS, step.body.bytes, layout))
+    writing = Counter(r.operation for r in proxy.requests if "/shuffle/" in r.path)
+    large = {"CREATE_UPLOAD": 1, "PART": 3, "COMPLETE": 1}
+    assert writing == ({"PUT": 2, **large} if layout == "packed" else {"PUT": 2 + PARTITIONS})
+    assert found.write_data == Requests(put=writing.total())
+    proxy.forget()
+    assert read(store, ReadOptions()) == found.read_tasks
+    reading = Counter(r.operation for r in proxy.requests if "/shuffle/" in r.path)
+    assert reading == {"GET": found.read_data.total}
 
 
 def test_no_part_is_smaller_than_the_model_allows(root: str) -> None:

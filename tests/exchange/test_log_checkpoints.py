@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from ffq_spark.errors import CorruptRecord, StepExpired, StepNotFound
 from ffq_spark.exchange import checkpoint as checkpoints
 from ffq_spark.exchange import versions
-from ffq_spark.exchange.checkpoint import PARTS_SCHEMA, Checkpoint, Span, cover
+from ffq_spark.exchange.checkpoint import Checkpoint, Span, cover
 from ffq_spark.exchange.log import StepLog
 from ffq_spark.exchange.pruning import Predicate, matching_partitions, may_match
-from ffq_spark.exchange.snapshot import take_snapshot
+from ffq_spark.exchange.snapshot import READ_SCHEMA, take_snapshot
 from ffq_spark.exchange.write import write_batches
 from ffq_spark.format import layout, manifest
 from ffq_spark.format.ids import now_ms
@@ -179,9 +179,13 @@ class Naive:
         for number in numbers:
             body = self.steps[number - 1].body
             table = manifest.decode(self.files[body.manifest], body.manifest)
+            places = zip(table["file"].to_pylist(), table["offset"].to_pylist(), strict=True)
+            last = dict(sorted(places))
             table = table.filter(pa.array(may_match(table, predicates)))
             table = table.select([field.name for field in manifest.PART_FIELDS])
-            rows += [{"step": number, "query": body.query, **row} for row in table.to_pylist()]
+            for row in table.to_pylist():
+                ends_file = row["offset"] == last[row["file"]]
+                rows.append({"step": number, "query": body.query, **row, "ends_file": ends_file})
         wanted = [row for row in rows if allowed is None or row["reduce"] in allowed]
         return sorted(wanted, key=lambda row: (row["reduce"], row["step"], row["map_task"]))
 
@@ -266,7 +270,7 @@ def test_a_log_shows_the_same_with_whatever_checkpoints_it_has(
         snapshot = take_snapshot(store, ReadOptions(**options))
         assert list(snapshot.steps) == [naive.steps[number - 1] for number in numbers]
         parts = snapshot.parts(predicates)
-        assert parts.schema.equals(PARTS_SCHEMA)
+        assert parts.schema.equals(READ_SCHEMA)
         assert parts.to_pylist() == naive.parts(numbers, predicates)
 
 

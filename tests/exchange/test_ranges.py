@@ -6,13 +6,14 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ffq_spark.exchange.ranges import MAX_GAP, join_ranges
+from ffq_spark.exchange.ranges import MAX_GAP, join_ranges, with_file_ends
 
 
 def table(rows: list[tuple[str, int, int]]) -> pa.Table:
     schema = pa.schema([("file", pa.string()), ("offset", pa.int64()), ("bytes", pa.int64())])
     names = schema.names
-    return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], schema)
+    found = [dict(zip(names, row, strict=True)) for row in rows]
+    return with_file_ends(pa.Table.from_pylist(found, schema))
 
 
 def ranges(rows: list[tuple[str, int, int]], limit: int) -> list[tuple[str, int, int]]:
@@ -66,7 +67,15 @@ def test_small_gaps_are_read_over_and_large_ones_are_not() -> None:
 def test_files_of_their_own_keep_the_order_of_the_parts() -> None:
     rows = [(f"part-{n}.ipc", 0, 8) for n in (3, 1, 2)]
     assert ranges(rows, 1 << 30) == rows
-    assert all(range.is_whole_file for range in join_ranges(table(rows), 1 << 30))
+    assert [range.asked for range in join_ranges(table(rows), 1 << 30)] == [9, 9, 9]
+
+
+def test_one_byte_more_is_asked_for_at_the_end_of_a_file_alone() -> None:
+    rows = [("b", 0, 8), ("a", 20, 10), ("a", 0, 10), ("a", 10, 10)]
+    found = [(range.file, range.start, range.asked) for range in join_ranges(table(rows), 20)]
+    assert found == [("b", 0, 9), ("a", 0, 20), ("a", 20, 11)]
+    without_its_end = table(rows).filter([True, False, True, True])
+    assert [range.asked for range in join_ranges(without_its_end, 20)] == [9, 20]
 
 
 def test_parts_that_overlap_are_never_joined() -> None:

@@ -24,8 +24,8 @@ from ffq_spark.format.records import (
     QueryRecord,
     StepBody,
     StepRecord,
-    runs,
 )
+from ffq_spark.format.registered import Registered
 
 BODY = StepBody(
     query=5,
@@ -34,13 +34,14 @@ BODY = StepBody(
     rows=1,
     bytes=2,
     parts=1,
-    registered=((0, 0, 1),),
+    registered=Registered([(0, 0, 1)]),
     manifest="_ffq/manifests/5.arrow",
     manifest_bytes=3,
     manifest_checksum=4,
     committed_at_ms=6,
 )
 attempts = st.dictionaries(st.integers(0, 50), st.integers(1, 3), max_size=20)
+st.register_type_strategy(Registered, attempts.map(Registered.of))
 steps = st.tuples(st.integers(1, 1 << 40), st.integers(0, 9), st.from_type(StepBody)).map(
     lambda found: StepRecord(
         step=found[0] + found[1],
@@ -156,11 +157,6 @@ def test_what_only_writers_must_know_does_not_stop_readers() -> None:
     future.check_reader("f")
     with pytest.raises(FutureFormat, match="writing"):
         future.check_writer("f")
-
-
-@given(attempts)
-def test_runs_name_the_same_attempts(found: dict[int, int]) -> None:
-    assert replace(BODY, registered=runs(found)).attempts == found
 
 
 def test_an_append_extends_the_version_and_a_replace_begins_one() -> None:
