@@ -109,7 +109,7 @@ class Actions:
     def _status(self, access: Access, body: GetQueryStatus) -> Any:
         access.require("read", body.exchange or RESULTS)
         if body.exchange is None:
-            return self._hidden(self._queries.status(body.query))
+            return self._hidden(self._queries.status(access, body.query))
         found = query_status(self._server.roots.store(body.exchange), body.query)
         state = {"state": found.state.name, "code": found.state.value}
         times = {"submitted_at_ms": found.started_at_ms, "ended_at_ms": found.ended_at_ms}

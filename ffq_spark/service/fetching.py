@@ -8,13 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ffq_spark.exchange.large_parts import (
-    PIECE_BYTES,
-    Loading,
-    PartFile,
-    read_large_part,
-    through_disk,
-)
+from ffq_spark.exchange.batch_streams import cut
+from ffq_spark.exchange.large_parts import Limits, read_large_part
+from ffq_spark.exchange.part_file import PIECE_BYTES, Bytes, HeldBytes, PartBytes, check_part, take
 from ffq_spark.exchange.reader import Part, fetch_part, fetch_range
 from ffq_spark.exchange.snapshot import registered_part
 from ffq_spark.format import payload
@@ -33,44 +29,41 @@ def locate(store: Store, fetch: Fetch) -> Part:
     return registered_part(store, id, fetch.reduce)
 
 
-def part_schema(store: Store, part: Part) -> pa.Schema:
+def part_schema(store: Store, part: Part, limits: Limits) -> pa.Schema:
     """The columns of a part, from its first bytes."""
-    head = PartFile(store, part).piece()
-    return payload.decode_schema(_first_frame(store, part, head), store.url(part["file"]))
-
-
-def _first_frame(store: Store, part: Part, head: pa.Buffer) -> pa.Buffer:
-    if not payload.is_framed(head):
-        return head
-    length = min(payload.frame_bytes(head), part["bytes"])
-    return PartFile(store, part).piece(length)
+    path = store.url(part["file"])
+    size = min(part["bytes"], PIECE_BYTES)
+    head = fetch_range(store, part["file"], part["offset"], size, part["step"])
+    if payload.is_framed(head):
+        head = next(cut(_checked(store, part), limits.batch_bytes, (), path)).data
+    return payload.decode_schema(head, path)
 
 
 def part_batches(
-    store: Store, part: Part, schema: pa.Schema, credits: int, loading: Loading
+    store: Store, part: Part, schema: pa.Schema, limits: Limits
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one part, verified."""
-    return through_disk(read_large_part(store, part, Decoder(schema)), credits, loading)
+    return read_large_part(store, part, Decoder(schema), limits)
 
 
-def raw_chunks(store: Store, part: Part, fetch: Fetch, credits: int) -> Iterator[pa.RecordBatch]:
+def raw_chunks(store: Store, part: Part, fetch: Fetch, limits: Limits) -> Iterator[pa.RecordBatch]:
     """The bytes of one part from `start_offset` on, verified before the first is given out."""
-    end = part["bytes"]
-    start = min(fetch.start_offset, end)
-    if fetch.max_bytes:
-        end = min(end, start + fetch.max_bytes)
-    whole = fetch_part(store, part) if part["bytes"] <= credits else None
-    if whole is None:
-        PartFile(store, part).check()
-    chunk = fetch.chunk_bytes
-    stride = max(1, PIECE_BYTES // chunk) * chunk
+    whole = part["bytes"]
+    start = min(fetch.start_offset, whole)
+    end = min(whole, start + fetch.max_bytes) if fetch.max_bytes else whole
+    if whole <= limits.part_bytes:
+        held = fetch_part(store, part)[start:end]
+        source: Bytes = HeldBytes(held, store.url(part["file"]))
+    else:
+        source = _checked(store, part, start)
+    stride = max(1, PIECE_BYTES // fetch.chunk_bytes) * fetch.chunk_bytes
     for position in range(start, end, stride):
-        size = min(stride, end - position)
-        if whole is None:
-            place = (part["file"], part["offset"] + position, size, part["step"])
-            yield _chunked(fetch_range(store, *place), chunk)
-        else:
-            yield _chunked(whole[position : position + size], chunk)
+        data = take(source, min(stride, end - position))
+        yield _chunked(pa.py_buffer(data), fetch.chunk_bytes)
+
+
+def _checked(store: Store, part: Part, start: int = 0) -> PartBytes:
+    return PartBytes(store, part, check_part(store, part), start)
 
 
 def _chunked(data: pa.Buffer, chunk: int) -> pa.RecordBatch:

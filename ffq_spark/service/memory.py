@@ -10,6 +10,7 @@ import pyarrow as pa
 
 _M_MMAP_THRESHOLD, _LARGE = -3, 4 << 20
 _M_ARENA_MAX, _ARENAS = -8, 1
+_M_TRIM_THRESHOLD, _KEPT = -1, 16 << 20
 
 
 def return_memory() -> None:
@@ -25,3 +26,5 @@ def return_memory() -> None:
             library = ctypes.CDLL(None)
             library.mallopt(_M_ARENA_MAX, _ARENAS)
             library.mallopt(_M_MMAP_THRESHOLD, _LARGE)
+            # Pages that are given back and asked for again with every batch cost more than a copy.
+            library.mallopt(_M_TRIM_THRESHOLD, _KEPT)

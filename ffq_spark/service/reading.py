@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -15,8 +14,7 @@ from ffq_spark.errors import TicketStale
 from ffq_spark.exchange.consolidation import check_consolidates, read_rows
 from ffq_spark.exchange.exchange import output_schema, python_options
 from ffq_spark.exchange.keys import key_predicates, matching_rows
-from ffq_spark.exchange.large_parts import Loading, read_bounded
-from ffq_spark.exchange.partitioner import join
+from ffq_spark.exchange.large_parts import Limits, read_bounded
 from ffq_spark.exchange.pruning import Predicate
 from ffq_spark.exchange.snapshot import Snapshot, take_snapshot
 from ffq_spark.exchange.tasks import read_tasks
@@ -88,18 +86,20 @@ class Reading:
     def __init__(self, roots: Roots) -> None:
         self._roots = roots
         self._lock = threading.Lock()
-        self._plans: OrderedDict[Read, Plan] = OrderedDict()
+        # By how a request is spelled: to Python, 1 and True and 1.0 are one key.
+        self._plans: OrderedDict[str, Plan] = OrderedDict()
 
     def plan(self, read: Read) -> Plan:
         """Decide what a read sees, now and for all its tickets."""
+        asked = repr(read)
         with self._lock:
-            found = self._plans.get(read)
+            found = self._plans.get(asked)
             if found is not None:
-                self._plans.move_to_end(read)
+                self._plans.move_to_end(asked)
                 return found
         plan = self._planned(read)
-        if plan.read == read and plan.step:
-            self._remember(plan)
+        if repr(plan.read) == asked and plan.step:
+            self._remember(asked, plan)
         return plan
 
     def _planned(self, read: Read) -> Plan:
@@ -114,20 +114,14 @@ class Reading:
         frozen, step = _frozen(read, snapshot)
         return Plan(frozen, store, exchange, options, tuple(predicates), parts, step)
 
-    def _remember(self, plan: Plan) -> None:
+    def _remember(self, asked: str, plan: Plan) -> None:
         with self._lock:
-            self._plans[plan.read] = plan
+            self._plans[asked] = plan
             while len(self._plans) > 1 and (
                 len(self._plans) > _CACHED_READS
                 or sum(p.parts.num_rows for p in self._plans.values()) > _CACHED_PARTS
             ):
                 self._plans.popitem(last=False)
-
-    def forget(self, exchange: str) -> None:
-        """Drop what is remembered of an exchange that is no more."""
-        with self._lock:
-            for read in [read for read in self._plans if read.exchange == exchange]:
-                del self._plans[read]
 
     def task(self, task: Task) -> tuple[Plan, pa.Table]:
         """A ticket's plan and parts, if they are still what it was made for."""
@@ -169,24 +163,21 @@ def _frozen(read: Read, snapshot: Snapshot) -> tuple[Read, int]:
     return planning, last
 
 
-def rows(
-    plan: Plan, parts: pa.Table, *, credits: int, skip: int = 0, loading: Loading | None = None
-) -> Iterator[pa.RecordBatch]:
+def rows(plan: Plan, parts: pa.Table, limits: Limits, skip: int = 0) -> Iterator[pa.RecordBatch]:
     """The rows of a plan's parts, the same ones in the same order whenever they are asked for."""
     columns, schema = plan.options.columns or None, plan.exchange.schema
     metadata = plan.options.metadata_columns
     if plan.options.consolidate:
-        options = replace(plan.options, credits=credits, verify="full")
+        options = replace(plan.options, credits=limits.part_bytes, verify="full")
         found = read_rows(plan.store, parts, plan.exchange, options, columns=_needed(plan, columns))
     else:
         found = read_bounded(
             plan.store,
             parts,
             schema,
-            credits=credits,
+            limits,
             columns=_needed(plan, columns),
             metadata=metadata,
-            loading=loading,
         )
     if plan.predicates:
         names = plan.schema.names
@@ -208,33 +199,3 @@ def _after(batches: Iterable[pa.RecordBatch], skip: int) -> Iterator[pa.RecordBa
         skip -= batch.num_rows - left
         if left:
             yield batch.slice(batch.num_rows - left)
-
-
-def one_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same batches, of which the next is made while one is sent.
-
-    >>> list(one_ahead(iter([1, 2, 3])))
-    [1, 2, 3]
-    """
-    with ThreadPoolExecutor(1, thread_name_prefix="ffq-ahead") as pool:
-        coming = pool.submit(next, batches, None)
-        while (batch := coming.result()) is not None:
-            coming = pool.submit(next, batches, None)
-            yield batch
-
-
-def sized(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of about `limit` bytes at most, and none much smaller than needed.
-
-    >>> batch = pa.record_batch({"a": list(range(8))})
-    >>> [b.num_rows for b in sized([batch.slice(0, 1), batch.slice(1, 1), batch], 32)]
-    [2, 4, 4]
-    """
-    for batch in join(batches, limit):
-        size = batch.nbytes
-        if size <= limit:
-            yield batch
-            continue
-        count = max(1, batch.num_rows * limit // size)
-        for start in range(0, batch.num_rows, count):
-            yield batch.slice(start, count)

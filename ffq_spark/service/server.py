@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,44 +15,28 @@ import pyarrow.flight as flight
 from ffq_spark.errors import BadRequest, FfqError, Unavailable
 from ffq_spark.exchange.exchange import Exchange
 from ffq_spark.options import ServeOptions
-from ffq_spark.service import fetching, reading
-from ffq_spark.service.access import ANYBODY, Access, Tokens
+from ffq_spark.service import reading
+from ffq_spark.service.access import Access, Tokens
 from ffq_spark.service.actions import Actions
+from ffq_spark.service.batching import one_ahead
 from ffq_spark.service.counters import Counters
+from ffq_spark.service.doorman import Doorman
 from ffq_spark.service.gate import Calls, Gate
 from ffq_spark.service.producing import Producing
 from ffq_spark.service.queries import RESULTS, Queries
 from ffq_spark.service.reading import Reading
 from ffq_spark.service.roots import Roots
+from ffq_spark.service.sending import Batches, Sending
 from ffq_spark.service.statuses import to_flight
 from ffq_spark.service.wire import Attempt, Done, Fetch, Message, Read, Results, Task, decode_one
 
 logger = logging.getLogger("ffq_spark.service")
 
 _ACCESS = "access"
+# Threads that make batches, for all readers in turn: one for each would cost more memory than most
+# of them hold.
+_MAKERS = 8
 _UNEXPECTED = "[FFQ_ERROR] the service failed in a way it should not; its log says how"
-
-
-class _Caller(flight.ServerMiddleware):  # type: ignore[misc]
-    def __init__(self, access: Access) -> None:
-        self.access = access
-
-
-class _Doorman(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Knows each caller before anything of a call is looked at."""
-
-    def __init__(self, tokens: Tokens | None, counters: Counters) -> None:
-        self._tokens = tokens
-        self._counters = counters
-
-    def start_call(self, info: Any, headers: Mapping[str, list[Any]]) -> _Caller:
-        if self._tokens is None:
-            return _Caller(ANYBODY)
-        try:
-            return _Caller(self._tokens.who(headers))
-        except FfqError as error:
-            self._counters.call(info.method.name.lower(), error.code)
-            raise to_flight(error) from None
 
 
 class ExchangeServer(flight.FlightServerBase):  # type: ignore[misc]
@@ -77,9 +61,10 @@ class ExchangeServer(flight.FlightServerBase):  # type: ignore[misc]
         self.calls = Calls()
         self.readers = Gate("readers", options.max_readers, options.max_wait)
         self.writers = Gate("writers", options.max_writers, options.max_wait)
-        self._loading = threading.Lock()
+        self._makers = ThreadPoolExecutor(_MAKERS, thread_name_prefix="ffq-ahead")
+        self._sending = Sending(roots, options)
         self._actions = Actions(self)
-        doorman = _Doorman(tokens, self.counters)
+        doorman = Doorman(tokens, self.counters)
         super().__init__(location, middleware={_ACCESS: doorman}, **tls)
 
     @property
@@ -93,11 +78,6 @@ class ExchangeServer(flight.FlightServerBase):  # type: ignore[misc]
     @property
     def roots(self) -> Roots:
         return self._roots
-
-    @property
-    def _share(self) -> int:
-        """What one reader may hold: half for the storage's ranges, half for messages."""
-        return max(1, self._options.server_credits // self._options.max_readers // 2)
 
     # What Flight calls. Every one of them goes through `_call`.
 
@@ -126,7 +106,7 @@ class ExchangeServer(flight.FlightServerBase):  # type: ignore[misc]
             self._check_size(ticket.ticket)
             message = decode_one(ticket.ticket, Task, Fetch, Results)
             schema, batches = self._opened(access, message)
-            return flight.GeneratorStream(schema, self._streamed(schema, batches))
+            return flight.GeneratorStream(schema, self._streamed(batches))
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         with self._call("do_put", context) as access:
@@ -207,43 +187,23 @@ class ExchangeServer(flight.FlightServerBase):  # type: ignore[misc]
         if exchange.partition("/")[0] == RESULTS and self._queries is not None:
             self._queries.allow_results(access, exchange.partition("/")[2])
 
-    def _opened(
-        self, access: Access, message: Message
-    ) -> tuple[pa.Schema, Callable[[], Iterator[pa.RecordBatch]]]:
+    def _opened(self, access: Access, message: Message) -> tuple[pa.Schema, Batches]:
         """What a ticket gives: its columns, and its rows once somebody wants them."""
         if isinstance(message, Fetch):
             access.require("read", message.exchange)
-            return self._fetched(message)
+            return self._sending.part(message)
         if isinstance(message, Results):
             plan = self._plan(access, message)
-            return plan.schema, lambda: self._rows(plan, plan.parts)
+            return plan.schema, self._sending.rows(plan, plan.parts)
         assert isinstance(message, Task)
         self._allow_read(access, message.exchange)
         plan, parts = self._reading.task(message)
-        return plan.schema, lambda: self._rows(plan, parts, message.skip)
+        return plan.schema, self._sending.rows(plan, parts, message.skip)
 
-    def _rows(self, plan: reading.Plan, parts: pa.Table, skip: int = 0) -> Iterator[pa.RecordBatch]:
-        return reading.rows(plan, parts, credits=self._share, skip=skip, loading=self._loading)
-
-    def _fetched(self, fetch: Fetch) -> tuple[pa.Schema, Callable[[], Iterator[pa.RecordBatch]]]:
-        store = self._roots.store(fetch.exchange)
-        part = fetching.locate(store, fetch)
-        if fetch.raw:
-            return fetching.RAW_SCHEMA, lambda: fetching.raw_chunks(store, part, fetch, self._share)
-        schema = fetching.part_schema(store, part)
-        return schema, lambda: fetching.part_batches(
-            store, part, schema, self._share, self._loading
-        )
-
-    def _streamed(
-        self, schema: pa.Schema, batches: Callable[[], Iterator[pa.RecordBatch]]
-    ) -> Iterator[pa.RecordBatch]:
-        """Rows on their way out: in line with other readers, in messages of a fair size."""
-        raw = schema is fetching.RAW_SCHEMA
-        limit = min(self._options.max_message_bytes, self._share)
+    def _streamed(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        """Rows on their way out: in line with other readers."""
         with self._told("stream"), self.calls.one(), self.readers.inside():
-            found = batches()
-            for batch in reading.one_ahead(found if raw else reading.sized(found, limit)):
+            for batch in one_ahead(batches(), self._makers):
                 if self.calls.stopping:
                     raise Unavailable("the service is shutting down")
                 self.counters.sent(rows=batch.num_rows, size=batch.nbytes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ipaddress
 import logging
 import shutil
@@ -63,16 +64,27 @@ class Service:
         tls = _tls(options)
         _refuse_open_doors(options, tokens)
         self._options = options
-        self._temporary: str | None = None
+        self._results = ResultsPlace(options.results_root) if spark is not None else None
         self._queries: Queries | None = None
         self._metrics: Any = None
-        hidden: dict[str, str] = {}
-        if spark is not None:
-            results = options.results_root
-            if not results:
-                results = self._temporary = tempfile.mkdtemp(prefix="ffq-results-")
-            self._queries = Queries(spark, results, options, storage_options)
-            hidden = {RESULTS: results}
+        try:
+            self._start(roots, tokens, tls, spark, storage_options)
+        except BaseException:
+            self._stop_queries()
+            raise
+
+    def _start(
+        self,
+        roots: Mapping[str, str],
+        tokens: Tokens | None,
+        tls: Mapping[str, Any],
+        spark: Any,
+        storage_options: Mapping[str, Any] | None,
+    ) -> None:
+        options, hidden = self._options, {}
+        if self._results is not None:
+            self._queries = Queries(spark, self._results.root, options, storage_options)
+            hidden = {RESULTS: self._results.root}
         scheme = "grpc+tls" if tls else "grpc+tcp"
         host = f"[{options.host}]" if ":" in options.host else options.host
         self.server = ExchangeServer(
@@ -87,7 +99,11 @@ class Service:
         if options.metrics_port is not None:
             from ffq_spark.service.metrics import Metrics
 
-            self._metrics = Metrics(self.server, options.metrics_host, options.metrics_port)
+            try:
+                self._metrics = Metrics(self.server, options.metrics_host, options.metrics_port)
+            except BaseException:
+                self.server.shutdown()
+                raise
 
     def __enter__(self) -> Service:
         return self
@@ -104,19 +120,45 @@ class Service:
         """Let nobody in, let calls finish for so long, and stop; whether all calls had finished."""
         seconds = self._options.drain_seconds if drain is None else drain
         finished = self.server.calls.drain(seconds)
-        if self._queries is not None:
-            self._queries.close()
+        self._stop_queries()
         # A caller that takes nothing and does not leave holds its call open, and with it this.
         stopper = threading.Thread(target=self.server.shutdown, daemon=True)
         stopper.start()
         stopper.join(_SHUTDOWN_SECONDS)
         if self._metrics is not None:
             self._metrics.close()
-        if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)
         if not finished:
             logger.warning("calls were cut off after %s s", seconds)
         return finished and not stopper.is_alive()
+
+    def _stop_queries(self) -> None:
+        if self._queries is not None:
+            self._queries.close()
+        if self._results is not None:
+            self._results.remove()
+
+
+class ResultsPlace:
+    """Where results lie: a given root, or a temporary directory that goes with the service.
+
+    >>> import os
+    >>> place = ResultsPlace()
+    >>> place.remove()
+    >>> os.path.exists(place.root)
+    False
+    """
+
+    def __init__(self, root: str = "") -> None:
+        self._temporary = not root
+        self.root = root or tempfile.mkdtemp(prefix="ffq-results-")
+        if self._temporary:
+            # At the end of the process once more: a task of Spark may have come late.
+            atexit.register(self.remove)
+
+    def remove(self) -> None:
+        """Remove what is temporary."""
+        if self._temporary:
+            shutil.rmtree(self.root, ignore_errors=True)
 
 
 def _tls(options: ServeOptions) -> dict[str, Any]:

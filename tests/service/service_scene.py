@@ -1,10 +1,13 @@
-"""What the tests of the service share: rows, exchanges, and a raw gRPC caller."""
+"""What the tests of the service share: rows, exchanges, a raw gRPC caller, memory."""
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import grpc
+import numpy as np
+import psutil
 import pyarrow as pa
 
 from ffq_spark import Exchange
@@ -19,6 +22,15 @@ def rows(first: int, count: int, width: int = 8) -> pa.RecordBatch:
     return pa.record_batch(
         {"id": ids, "group": [i % 7 for i in ids], "name": [f"{i:0{width}d}" for i in ids]}
     )
+
+
+def random_rows(count: int, width: int) -> pa.RecordBatch:
+    """Rows whose texts no codec makes much smaller."""
+    texts = np.random.default_rng(1).integers(32, 127, count * width, np.uint8)
+    offsets = np.arange(0, (count + 1) * width, width, dtype=np.int32)
+    names = pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(texts))
+    ids = np.arange(count)
+    return pa.record_batch({"id": ids, "group": ids % 7, "name": names})
 
 
 def write(root: str, batch: pa.RecordBatch, mode: str = "append", **options: Any) -> Exchange:
@@ -63,3 +75,29 @@ def _length(number: int) -> bytes:
         found += bytes([number & 127 | 128])
         number >>= 7
     return found + bytes([number])
+
+
+class Peak:
+    """The most memory that a process has had, looked at all the time."""
+
+    def __init__(self, pid: int) -> None:
+        self._process = psutil.Process(pid)
+        self._done = threading.Event()
+        self.before = self.now()
+        self.peak = self.before
+        self._thread = threading.Thread(target=self._look)
+
+    def now(self) -> int:
+        return int(self._process.memory_info().rss)
+
+    def _look(self) -> None:
+        while not self._done.wait(0.02):
+            self.peak = max(self.peak, self.now())
+
+    def __enter__(self) -> Peak:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,10 +30,12 @@ from ffq_spark.errors import (
 from ffq_spark.exchange import outputs
 from ffq_spark.exchange.job import WriteJob
 from ffq_spark.exchange.writer import write_attempt
+from ffq_spark.format import manifest
 from ffq_spark.format.layout import AttemptId
 from ffq_spark.format.records import ExchangeRecord, QueryRecord
 from ffq_spark.options import WriteOptions
-from ffq_spark.service.client import Connection, RemoteWrite
+from ffq_spark.service.client import Connection
+from ffq_spark.service.remote_write import RemoteWrite
 from ffq_spark.store import Store
 
 SCHEMA = rows(0, 1).schema
@@ -198,6 +201,27 @@ def test_a_producer_whose_lease_is_gone_is_fenced(root: str) -> None:
         assert not list(Path(root, "_ffq", "leases").glob(f"*{alive.query}*"))
 
 
+def test_an_upload_that_takes_longer_than_the_lease_is_alive(root: str) -> None:
+    options = {"port": 0, "writable": True, "lease_seconds": 1}
+    exchange = ffq.Exchange(root)
+    looks = []
+
+    def slowly() -> Iterator[pa.RecordBatch]:
+        # The second batch is one that no message holds back.
+        for first in (0, 100_000):
+            yield rows(first, 100_000, width=100)
+            for _ in range(4):
+                time.sleep(0.4)
+                looks.append(exchange.gc(ttl=0).fenced)
+
+    with ffq.serve({"made": root}, **options) as served:
+        step = begin(ffq.connect(served.url))
+        step.put(0, slowly())
+        assert looks == [[]] * 8
+        assert step.commit(1)["rows"] == 200_000
+        assert not list(Path(root, "_ffq", "leases").iterdir())
+
+
 def test_a_batch_of_a_stream_becomes_a_step_once(service: Connection, root: str) -> None:
     for again in range(3):
         step = begin(service, streamId="nightly", batch=0)
@@ -311,9 +335,12 @@ def test_an_output_that_names_files_elsewhere_is_refused(service: Connection, ro
     theirs = AttemptId(other.steps()[0].body.query, 0, 0, 1)
     output = outputs.read_output(Store(root), id)
     assert output is not None
-    stolen = output.manifest.replace(id.directory.encode(), theirs.directory.encode())
-    Path(root, id.output).write_bytes(stolen)
-    with pytest.raises(FfqError):
+    table = manifest.decode(output.manifest, "output")
+    files = [f.replace(id.directory, theirs.directory) for f in table["file"].to_pylist()]
+    place = table.schema.get_field_index("file")
+    stolen = table.set_column(place, table.schema.field(place), pa.array(files))
+    Path(root, id.output).write_bytes(manifest.encode(stolen))
+    with pytest.raises(BadCommit, match="names files elsewhere"):
         step.commit(1)
     assert ffq.Exchange(root).info().rows == 10
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from service_scene import PARTITIONS, rows, sorted_rows, write
+from service_scene import PARTITIONS, Peak, rows, sorted_rows, write
 
 import ffq_spark as ffq
 from ffq_spark.errors import (
@@ -24,12 +26,23 @@ from ffq_spark.errors import (
 )
 from ffq_spark.format.ids import new_query
 from ffq_spark.service.access import new_token
-from ffq_spark.service.client import Connection, RemoteWrite
+from ffq_spark.service.client import Connection
+from ffq_spark.service.remote_write import RemoteWrite
 
 pytestmark = pytest.mark.spark
 
 # Runs until it is canceled.
 ENDLESS = "select count(*) from range(0, 1000000000000, 1, 2) where id % 7 = hash(id) % 11"
+
+
+@pytest.fixture(autouse=True)
+def no_results_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Temporary directories are the test's own, and go with the service that made them."""
+    place = tmp_path / "temporary"
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    yield
+    assert not list(place.glob("ffq-results-*"))
 
 
 @pytest.fixture
@@ -104,6 +117,72 @@ def test_a_canceled_query_frees_spark_and_stays_canceled(spark: Any, service: Co
     with pytest.raises(Canceled, match="enough"):
         query.result()
     until(lambda: service.health()["queries"] == {"QUEUED": 0, "RUNNING": 0})
+
+
+# Tasks that hold their cores for a minute, and more of them than there are cores.
+NAPS = {
+    "JVM": "select java_method('java.lang.Thread', 'sleep', 60000L) as a from range(0, 16, 1, 16)",
+    "Python": "select nap(id) as a from range(0, 16, 1, 16)",
+}
+
+
+def cores_in_use(spark: Any) -> int:
+    executors = spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
+    return sum(executor.numRunningTasks() for executor in executors)
+
+
+def seconds_to_free_spark(spark: Any, service: Connection, sql: str) -> float:
+    """How long after a cancel Spark has no job, and no task holds a core."""
+
+    def nap(number: int) -> int:
+        time.sleep(60)
+        return number
+
+    spark.udf.register("nap", nap, "long")
+    query = service.submit(sql)
+    until(lambda: cores_in_use(spark) == 2)
+    # Python's workers have their rows by now.
+    time.sleep(1)
+    started = time.monotonic()
+    query.cancel("enough")
+    until(lambda: not busy(spark) and not cores_in_use(spark))
+    taken = time.monotonic() - started
+    until(lambda: service.health()["queries"] == {"QUEUED": 0, "RUNNING": 0})
+    assert query.status()["state"] == "CANCELED"
+    return taken
+
+
+@pytest.mark.parametrize("kind", NAPS)
+def test_a_cancel_frees_the_cores(spark: Any, service: Connection, kind: str) -> None:
+    assert seconds_to_free_spark(spark, service, NAPS[kind]) < 30
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", NAPS)
+def test_a_cancel_frees_the_cores_within_5_seconds(
+    spark: Any, service: Connection, kind: str
+) -> None:
+    taken = [seconds_to_free_spark(spark, service, NAPS[kind]) for _ in range(5)]
+    print(f"{kind}: {min(taken):.2f} to {max(taken):.2f} s")
+    assert max(taken) < 5
+
+
+def test_a_result_larger_than_the_credits_is_streamed(spark: Any, root: str) -> None:
+    """Neither the server nor its driver ever holds it."""
+    credits, limit = 8 << 20, 48 << 20
+    sql = "select id, repeat(md5(string(id)), 8) as text from range(0, 450000, 1, 4)"
+    options = {"port": 0, "sql": True, "server_credits": credits, "max_readers": 4}
+    with ffq.serve({"x": root}, spark=spark, **options) as served:
+        service = ffq.connect(served.url)
+        assert service.submit("select 1 as a").result().read_all().num_rows == 1
+        with Peak(os.getpid()) as memory:
+            count = size = 0
+            for batch in service.submit(sql).result():
+                count += batch.num_rows
+                size += batch.nbytes
+        print(f"{(memory.peak - memory.before) / 2**20:.0f} MiB for {size / 2**20:.0f}")
+        assert count == 450_000 and size > 2 * limit
+        assert memory.peak - memory.before < limit
 
 
 def test_queries_beyond_the_limits_are_queued_and_then_refused(
@@ -195,6 +274,26 @@ def test_results_are_their_owners_alone(spark: Any, root: str, tmp_path: Path) -
         assert one.exchanges() == []
         running = one.submit(ENDLESS)
         assert two.query(running.query).cancel("by two")["state"] == "CANCELED"
+
+
+def test_why_a_query_failed_is_told_to_its_owner_alone(
+    spark: Any, root: str, tmp_path: Path
+) -> None:
+    made = {name: new_token(name, ["read", "write", "cancel"]) for name in ("one", "two")}
+    path = tmp_path / "tokens.json"
+    path.write_text(json.dumps([entry for _, entry in made.values()]))
+    with ffq.serve({"x": root}, spark=spark, port=0, sql=True, tokens=str(path)) as served:
+        one, two = (ffq.connect(served.url, secret) for secret, _ in made.values())
+        query = one.submit("select raise_error('salary of Ada: 5')")
+        assert "salary" in query.wait()["message"]
+        others = two.query(query.query)
+        assert others.status()["state"] == "FAILED"
+        for told in (others.status(), others.cancel("to see what it says")):
+            assert "salary" not in json.dumps(told)
+        with pytest.raises(Forbidden) as caught:
+            others.result()
+        assert "salary" not in str(caught.value)
+        assert "salary" in query.status()["message"]
 
 
 def test_sql_is_taken_only_if_the_service_was_told_so(spark: Any, root: str) -> None:

@@ -99,7 +99,7 @@ def test_info_tells_schema_rows_bytes_and_a_ticket_for_each_task(
     assert len(exchange.flight_info().endpoints) == 1
     assert len(exchange.flight_info(target_partition_bytes=1, max_tasks=3).endpoints) == 3
     by_path = flight.FlightDescriptor.for_path("orders")
-    again = exchange._connection.client.get_flight_info(by_path)
+    again = exchange._line.client.get_flight_info(by_path)
     assert (again.total_records, again.schema) == (known.rows, known.schema)
 
 
@@ -298,6 +298,17 @@ def test_a_damaged_part_is_an_error_that_names_it_and_no_row_of_it_is_given(
     with pytest.raises(CorruptPart) as caught:
         reader.read_next_batch()
     assert f"x/{part}" in str(caught.value) and root not in str(caught.value)
+
+
+def test_a_key_is_not_taken_for_another_that_python_calls_equal(
+    connect: Any, two_steps: ffq.Exchange
+) -> None:
+    """A plan is remembered for the very request that it was made for."""
+    remote = connect({"x": two_steps.root}).exchange("x")
+    for one in (1, 1.0):
+        assert remote.read(key=[one], as_of_step=1).read_all()["id"].to_pylist() == [1]
+    with pytest.raises(BadOption, match="True is no int64"):
+        remote.read(key=[True], as_of_step=1)
 
 
 # --- FFQ's FetchShufflePartition --------------------------------------------------------------

@@ -1,0 +1,84 @@
+"""Writing a step through a service."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from ffq_spark.errors import Unavailable
+from ffq_spark.service.batching import sized
+from ffq_spark.service.line import Line
+from ffq_spark.service.wire import Attempt, Done
+
+_UPLOAD_BYTES = 4 << 20
+
+
+class RemoteWrite:
+    """A step in the making. Its map outputs may come from many processes: each opens its own by
+    `RemoteWrite(connection, exchange, query, schema)`, and one of them commits."""
+
+    def __init__(self, line: Line, exchange: str, query: int, schema: pa.Schema) -> None:
+        self._line = line
+        self._exchange = exchange
+        self._schema = schema
+        self.query = query
+
+    def put(
+        self, map_task: int, batches: Iterable[pa.RecordBatch] | pa.Table, attempt: int = 0
+    ) -> dict[str, Any]:
+        """Upload one map task's rows; attempt 0 is a new one, so that an upload may be repeated."""
+        place = Attempt(self._exchange, self.query, map_task, attempt)
+        descriptor = flight.FlightDescriptor.for_command(place.encode())
+        rows = batches.to_batches() if isinstance(batches, pa.Table) else batches
+        return self._line.call(lambda: self._put(descriptor, rows), retry=False)
+
+    def _put(self, descriptor: Any, rows: Iterable[pa.RecordBatch]) -> dict[str, Any]:
+        line = self._line
+        writer, answers = line.client.do_put(descriptor, self._schema, line.options)
+        try:
+            count = 0
+            for batch in sized(rows, _UPLOAD_BYTES):
+                writer.write_batch(batch)
+                count += batch.num_rows
+            writer.write_metadata(Done(count).encode())
+            writer.done_writing()
+            answer = answers.read()
+        except (flight.FlightError, pa.ArrowException):
+            # The service has refused the rows; it says why when the stream is closed.
+            writer.close()
+            raise
+        except BaseException:
+            with contextlib.suppress(pa.ArrowException):
+                writer.close()
+            raise
+        writer.close()
+        if answer is None:
+            raise Unavailable("the upload was cut off")
+        done: dict[str, Any] = json.loads(answer.to_pybytes())
+        return done
+
+    def register(self, map_task: int, attempt: int) -> dict[str, Any]:
+        """Register an attempt that was written to the exchange's storage directly."""
+        return self._act("RegisterMapOutput", map_task=map_task, attempt=attempt)
+
+    def heartbeat(self) -> None:
+        """Say that this write is alive, if nothing is uploaded for minutes."""
+        self._act("Heartbeat")
+
+    def commit(self, map_tasks: int) -> dict[str, Any]:
+        """Seal the step: all of it becomes visible, or nothing."""
+        return self._act("CommitQuery", map_tasks=map_tasks)
+
+    def abort(self, reason: str = "aborted by its producer") -> dict[str, Any]:
+        """Give up; nothing becomes visible."""
+        return self._act("AbortQuery", reason=reason)
+
+    def _act(self, name: str, **body: Any) -> dict[str, Any]:
+        given = {"exchange": self._exchange, "query": self.query, **body}
+        found: dict[str, Any] = self._line.action(name, given)
+        return found
