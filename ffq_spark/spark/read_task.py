@@ -14,7 +14,7 @@ from ffq_spark.exchange.attempts import CHUNKS_FIELD
 from ffq_spark.exchange.consolidation import check_consolidates, read_rows, usable
 from ffq_spark.exchange.pruning import Predicate
 from ffq_spark.exchange.reader import METADATA_FIELDS
-from ffq_spark.exchange.snapshot import PARTS_SCHEMA, Snapshot
+from ffq_spark.exchange.snapshot import READ_SCHEMA, Snapshot
 from ffq_spark.exchange.tasks import read_tasks
 from ffq_spark.format import layout
 from ffq_spark.format.conform import conform
@@ -31,8 +31,9 @@ from ffq_spark.spark.types import (
 from ffq_spark.spark.worker import freeze_heap
 from ffq_spark.store import ReadTotals, Store
 
-_PART_FIELDS = {field.name: field for field in (*PARTS_SCHEMA, CHUNKS_FIELD)}
+_PART_FIELDS = {field.name: field for field in (*READ_SCHEMA, CHUNKS_FIELD)}
 _FOR_METADATA = frozenset({"query", "stage", "map_task", "attempt"})
+_FOR_SOME_COLUMNS = frozenset({"tail_bytes", "tail_checksum"})
 
 
 class ReadTask(InputPartition):
@@ -101,13 +102,17 @@ def chosen_parts(
     _check_schema(snapshot, schema)
     check_consolidates(snapshot.exchange, options)
     parts = snapshot.parts(usable(predicates, snapshot.exchange, options), options.partitions)
-    return parts.select([name for name in _needed(schema) if name in parts.schema.names])
+    needed = _needed(schema, snapshot.exchange)
+    return parts.select([name for name in needed if name in parts.schema.names])
 
 
-def _needed(schema: StructType) -> list[str]:
+def _needed(schema: StructType, exchange: ExchangeRecord) -> list[str]:
     """What a task must know of its parts, to give these columns."""
-    metadata = any(field.name in METADATA_COLUMNS.names for field in schema.fields)
-    return [name for name in _PART_FIELDS if metadata or name not in _FOR_METADATA]
+    metadata = sum(name in METADATA_COLUMNS.names for name in schema.names)
+    unneeded: set[str] = set() if metadata else set(_FOR_METADATA)
+    if len(schema.names) - metadata == len(exchange.schema):
+        unneeded |= _FOR_SOME_COLUMNS
+    return [name for name in _PART_FIELDS if name not in unneeded]
 
 
 def _check_schema(snapshot: Snapshot, schema: StructType) -> None:

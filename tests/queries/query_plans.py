@@ -27,13 +27,15 @@ def conf(spark: Any, **settings: Any) -> Iterator[None]:
 
 
 def executed_nodes(query: Any) -> list[tuple[str, str]]:
-    """The nodes of the plan that a query was run by, each by its name and the rest of its line.
+    """The nodes of the plan that a query was run by, each by its name and the rest of its line."""
+    return nodes_in(query._jdf.queryExecution().executedPlan().toString())
 
-    Plans of subqueries count; those that adaptive execution began with do not.
-    """
+
+def nodes_in(plan: str) -> list[tuple[str, str]]:
+    """Plans of subqueries count; those that adaptive execution began with do not."""
     found = []
     skipped: int | None = None
-    for line in query._jdf.queryExecution().executedPlan().toString().splitlines():
+    for line in plan.splitlines():
         depth = len(line) - len(line.lstrip(" :+-|"))
         if skipped is not None and depth > skipped:
             continue

@@ -163,3 +163,28 @@ def test_metrics_of_a_scan(spark: Any, frame: Any, root: str) -> None:
     (metrics,) = scan_metrics(query)
     assert (metrics["ffq_partitions_read"], metrics["ffq_partitions_pruned"]) == (1, 15)
     assert metrics["ffq_parts_pruned"] > 0
+
+
+@pytest.mark.parametrize("options", [{}, {"layout": "packed", "sortBy": "k"}], ids=str)
+def test_a_query_of_few_columns_reads_few_bytes(
+    spark: Any, tmp_path: Path, options: dict[str, str]
+) -> None:
+    """Those of its filters count too, whichever way the rows are read."""
+    root, names = str(tmp_path / "wide"), [f"c{number}" for number in range(19)]
+    frame = spark.range(0, 40_000, 1, 2).selectExpr(
+        "id AS k", *(f"id + {number} AS {name}" for number, name in enumerate(names))
+    )
+    write(frame, root, keys="k", partitions=4, **options)
+    every = read(spark, root).selectExpr("SUM(k + " + " + ".join(names) + ")")
+    some = read(spark, root).where("c3 % 2 = 1").selectExpr("SUM(c7)")
+    by_key = read(spark, root).groupBy("k").agg({"c7": "max"}).selectExpr("SUM(`max(c7)`)")
+    found = []
+    for query, answer in (
+        (every, 20 * 799_980_000 + 171 * 40_000),
+        (some, 400_120_000),
+        (by_key, 800_260_000),
+    ):
+        assert query.collect()[0][0] == answer
+        found.append(sum(metrics["ffq_bytes"] for metrics in scan_metrics(query)))
+    assert 0.1 < found[1] / found[0] < 0.13
+    assert 0.1 < found[2] / found[0] < 0.13

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -113,3 +114,24 @@ def test_replaced_and_older_snapshots(spark: Any, frame: Any, root: str) -> None
         answer = Answer(joined(table, sorted_now).groupBy("k").count())
         assert answer.count("Sort") == sorts, answer.plan
     assert Answer(sorted_now.groupBy("k").count()).rows == rows(frame.groupBy("k").count())
+
+
+def python_workers(spark: Any) -> set[int]:
+    """The processes that a session's Python tasks run in."""
+    java = spark._jvm.java.lang.ProcessHandle.current().pid()
+    return {worker for daemon in children(java) for worker in children(daemon)}
+
+
+def children(process: int) -> set[int]:
+    lists = Path(f"/proc/{process}/task").glob("*/children")
+    return {int(child) for found in lists for child in found.read_text().split()}
+
+
+def test_tasks_that_end_early_keep_their_python_workers(spark: Any, tables: dict[str, Any]) -> None:
+    """A merge join ends with its first side; what is left of the other is heard out."""
+    query = joined(tables["a"].where("v < 100"), tables["a"]).groupBy("k").count()
+    query.collect()
+    before = python_workers(spark)
+    assert before
+    query.collect()
+    assert python_workers(spark) <= before

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import Window
 from pyspark.sql import functions as f
-from query_plans import Answer, conf
+from query_plans import Answer, conf, nodes_in
 from spark_rows import failure, read, rows, write
 
 pytestmark = pytest.mark.spark
@@ -342,6 +342,8 @@ def test_streams_joined_with_an_exchange(
     writer = found.writeStream.format("memory").queryName("joined").trigger(availableNow=True)
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     query.awaitTermination()
+    plan = nodes_in(query._jsq.streamingQuery().lastExecution().executedPlan().toString())
+    assert [node for node, _ in plan].count("Exchange") == 1, plan
     assert rows(spark.table("joined")) == rows(frames["b"].join(frames["a"].drop("g"), "k"))
 
 

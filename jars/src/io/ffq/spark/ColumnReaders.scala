@@ -1,5 +1,7 @@
 package io.ffq.spark
 
+import scala.util.control.NonFatal
+
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.connector.metric.CustomTaskMetric
 import org.apache.spark.sql.connector.read.{InputPartition, PartitionReader, PartitionReaderFactory}
@@ -44,7 +46,17 @@ private class ColumnReaders(
         batch
       }
 
-      override def close(): Unit = ()
+      override def close(): Unit = hearOut()
+
+      /**
+       * A merge join ends with its first side, and a limit with its last row. Spark ends the Python worker
+       * of a task that was not read to its end, and the next task has to start another one.
+       */
+      private def hearOut(): Unit = {
+        val end = System.nanoTime() + ColumnReaders.Patience
+        try while (System.nanoTime() < end && batches.hasNext) batches.next()
+        catch { case NonFatal(_) => () }
+      }
 
       override def currentMetricsValues(): Array[CustomTaskMetric] =
         source.createPythonTaskMetrics(metrics.map { case (name, metric) => name -> metric.value }) ++
@@ -53,6 +65,9 @@ private class ColumnReaders(
 }
 
 private object ColumnReaders {
+
+  /** In nanoseconds; a worker takes longer to start. */
+  private val Patience = 200000000L
 
   /** Types that generated code reads from an Arrow column; rows of others are made by Spark. */
   def canRead(kind: DataType): Boolean = kind match {

@@ -2,16 +2,17 @@ package io.ffq.spark
 
 import java.util.{Collections, IdentityHashMap}
 
+import scala.annotation.nowarn
 import scala.util.Try
 
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.expressions.{Expression, SortOrder}
 import org.apache.spark.sql.catalyst.planning.PhysicalOperation
-import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, ReturnAnswer}
+import org.apache.spark.sql.catalyst.plans.logical.{Filter, Join, LeafNode, LogicalPlan, Project, ReturnAnswer, Union}
 import org.apache.spark.sql.catalyst.plans.physical._
 import org.apache.spark.sql.execution.{CombineAdjacentAggregation, ReplaceHashWithSortAgg, SortExec, SparkPlan, SparkStrategy}
 import org.apache.spark.sql.execution.adaptive.QueryStageExec
-import org.apache.spark.sql.execution.datasources.v2.{BatchScanExec, DataSourceV2ScanRelation, DataSourceV2Strategy}
+import org.apache.spark.sql.execution.datasources.v2.{BatchScanExec, DataSourceV2ScanRelation, DataSourceV2Strategy, WriteToDataSourceV2}
 import org.apache.spark.sql.execution.exchange.{EnsureRequirements, Exchange, REPARTITION_BY_COL, REPARTITION_BY_NUM, ShuffleExchangeExec}
 import org.apache.spark.sql.execution.joins.ShuffledJoin
 
@@ -29,8 +30,7 @@ private class ScanStrategy(session: SparkSession) extends SparkStrategy {
   private lazy val v2 = new DataSourceV2Strategy(classic)
 
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
-    // A stream's plans are made by another planner, which cannot be asked from here.
-    case answer: ReturnAnswer if !ScanStrategy.under.get() && !answer.isStreaming && isWanted(answer) =>
+    case answer: ReturnAnswer if !ScanStrategy.under.get() && isWanted(answer) && !ScanStrategy.mayKeepState(answer) =>
       ScanStrategy.under.set(true)
       val made = try classic.sessionState.planner.plan(answer).next() finally ScanStrategy.under.remove()
       Seq(Layouts.decided(made))
@@ -53,6 +53,14 @@ private object ScanStrategy {
 
   /** Whether this thread makes a plan that is to be looked at. Spark makes a strategy for each plan. */
   private val under = ThreadLocal.withInitial[Boolean](() => false)
+
+  /** Streams with state are planned by strategies of their own, which cannot be asked from here. */
+  @nowarn("msg=WriteToDataSourceV2")
+  private def mayKeepState(plan: LogicalPlan): Boolean = plan.exists {
+    case Join(left, right, _, _, _) => left.isStreaming && right.isStreaming
+    case _: ReturnAnswer | _: Project | _: Filter | _: Union | _: WriteToDataSourceV2 | _: LeafNode => false
+    case other => other.isStreaming
+  }
 }
 
 private object Layouts {
