@@ -10,8 +10,7 @@ unrecorded  a root without records, 1,000 map tasks whose newest attempts stay
 `rmtree` removes a tree of the same stale directories and nothing else. Both take turns, each in a
 process of its own on a tree of its own; times are medians. Memory is the peak of a sweep's process
 for a tenth of the directories and for all. Wanted: a ratio of at most 2.5, and a difference of less
-than 10 MiB between the peaks. `maps` has ten times the registered attempts, too: their step record
-takes about 0.3 KiB of memory for each, whoever reads it.
+than 10 MiB between the peaks. `maps` has ten times the registered attempts, too.
 """
 
 from __future__ import annotations
@@ -54,7 +53,8 @@ def open_query(root: Path, outcome: str, registered: dict[int, int] | None = Non
     from ffq_spark.exchange.ledger import Ledger
     from ffq_spark.format import layout
     from ffq_spark.format.ids import new_query, now_ms
-    from ffq_spark.format.records import Outcome, OutcomeRecord, QueryRecord, StepBody, runs
+    from ffq_spark.format.records import Outcome, OutcomeRecord, QueryRecord, StepBody
+    from ffq_spark.format.registered import Registered
     from ffq_spark.store import Store
 
     store, number, then = Store(str(root)), new_query(), now_ms() - 2 * DAY_MS
@@ -70,7 +70,7 @@ def open_query(root: Path, outcome: str, registered: dict[int, int] | None = Non
                 rows=0,
                 bytes=0,
                 parts=0,
-                registered=runs(registered),
+                registered=Registered.of(registered),
                 manifest=layout.manifest(number),
                 manifest_bytes=0,
                 manifest_checksum=0,

@@ -219,8 +219,11 @@ class Process:
         assert self._process.stdout
         guard = threading.Timer(TURN_LIMIT_SECONDS, self._process.kill)
         guard.start()
-        line = self._process.stdout.readline()
-        guard.cancel()
+        try:
+            line = self._process.stdout.readline()
+        finally:
+            # Also where a signal ends the driver: the guard would keep it alive.
+            guard.cancel()
         if not line:
             raise ContenderFailed(_tail(self._log))
         return json.loads(line)

@@ -215,12 +215,14 @@ def _output(job: Any, map_task: int, generator: Any) -> Any:
 
     from ffq_spark.exchange.ledger import AttemptOutput
     from ffq_spark.format import manifest
+    from ffq_spark.format.columns import LEAST_BATCH_BYTES
     from ffq_spark.format.layout import AttemptId
 
     count = job.exchange.partitions
     id = AttemptId(job.query.query, job.query.stage, map_task, 1)
     schema = manifest.manifest_schema(job.stats_fields)
     sizes = generator.integers(PART_BYTES // 2, PART_BYTES * 3 // 2, count)
+    has_directory = sizes >= LEAST_BATCH_BYTES
     columns: dict[str, Any] = {
         "stage": [id.stage] * count,
         "map_task": [id.map_task] * count,
@@ -232,6 +234,8 @@ def _output(job: Any, map_task: int, generator: Any) -> Any:
         "rows": sizes // 32,
         "batches": [1] * count,
         "checksum": generator.integers(0, 1 << 63, count),
+        "tail_bytes": has_directory * 1024,
+        "tail_checksum": has_directory * generator.integers(0, 1 << 63, count),
         "stats": [
             {field.name: {"min": low, "max": low + 1, "nulls": 0} for field in job.stats_fields}
             for low in generator.integers(0, 1 << 20, count).tolist()
