@@ -6,7 +6,7 @@ import os
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +23,17 @@ os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
-# `FFQ_LAYOUT=packed pytest` runs the suite with that layout.
+# `FFQ_LAYOUT=packed pytest` runs the suite with that layout where a test asks for none itself.
 LAYOUT = os.environ.get("FFQ_LAYOUT", "parts")
 
 
 def pytest_configure() -> None:
-    """Give writes the layout also where a test makes its options itself."""
+    """Make the layout the default also of options that are not read from the environment."""
     if LAYOUT != "parts":
-        from ffq_spark.exchange.job import WriteJob
+        from ffq_spark.options import WriteOptions
 
-        of = WriteJob.of
-        WriteJob.of = lambda *given: replace(of(*given), layout=LAYOUT)  # type: ignore[method-assign]
+        defaults = {field.name: field.default for field in fields(WriteOptions)}
+        WriteOptions.__init__.__defaults__ = tuple({**defaults, "layout": LAYOUT}.values())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

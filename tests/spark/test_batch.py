@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from spark_rows import failure, files, part_files, read, rows, write
+from stored_parts import stored_parts
 
 from ffq_spark import Exchange
 
@@ -137,21 +139,24 @@ def test_columns_are_read_alone_and_in_their_given_order(spark: Any, root: str) 
     assert "'nam'" in message
 
 
-@pytest.mark.part_files
 def test_metadata_columns_say_where_each_row_lies(spark: Any, root: str) -> None:
-    """They name the file that holds the row."""
+    """They name the part that holds the row."""
     write(people(spark), root, **KEYED)
     write(people(spark, 100), root, stage=5)
     found = read(spark, root, metadataColumns="true").collect()
     assert len(found) == 200
-    queries = {step.step: (step.body.query, step.body.stage) for step in Exchange(root).steps()}
-    places = {
-        f"shuffle/{row._ffq_query}/{queries[row._ffq_step][1]}/{row._ffq_map_task}"
-        f"/{row._ffq_attempt}/part-{row._ffq_partition}.ipc"
-        for row in found
+    names = ["step", "query", "map_task", "attempt", "reduce"]
+    parts = {
+        tuple(part[name] for name in names): part for part in Exchange(root).parts().to_pylist()
     }
-    assert places == set(part_files(root))
-    assert all(row._ffq_query == queries[row._ffq_step][0] for row in found)
+    places = Counter(
+        (r._ffq_step, r._ffq_query, r._ffq_map_task, r._ffq_attempt, r._ffq_partition)
+        for r in found
+    )
+    assert places == {place: part["rows"] for place, part in parts.items()}
+    for (step, query, map_task, attempt, _), part in parts.items():
+        stage = 0 if step == 1 else 5
+        assert part["file"].startswith(f"shuffle/{query}/{stage}/{map_task}/{attempt}/part")
     assert {row._ffq_step for row in found if row.id >= 100} == {2}
     alone = read(spark, root, metadataColumns="true", columns="id").select("_ffq_step")
     assert alone.where("_ffq_step = 1").count() == 100
@@ -171,18 +176,17 @@ def test_a_query_is_read_by_its_number_and_registered_attempt(spark: Any, root: 
     assert "FFQ_QUERY_NOT_FOUND" in failure(lambda: read(spark, root, query=78))
 
 
-@pytest.mark.part_files
 def test_verify_decides_what_is_compared(spark: Any, root: str) -> None:
     """A flipped bit in a value: `full` raises, `counts` and `none` give as many rows."""
     df = people(spark, tasks=1).select("id", "k")
     write(df, root, **KEYED)
     for verify in ("full", "counts", "none"):
         assert rows(read(spark, root, verify=verify)) == rows(df)
-    part = Path(root, part_files(root)[0])
-    data = bytearray(part.read_bytes())
-    first, second, *_ = read(spark, root, partitions=part.stem.removeprefix("part-")).collect()
+    part = stored_parts(root)[0]
+    data = bytearray(part.read())
+    first, second, *_ = read(spark, root, partitions=part.partition).collect()
     data[data.index(first.id.to_bytes(8, "little") + second.id.to_bytes(8, "little"))] ^= 1
-    part.write_bytes(data)
+    part.put(data)
     assert "FFQ_CORRUPT_PART" in failure(lambda: read(spark, root).collect())
     for verify in ("counts", "none"):
         found = read(spark, root, verify=verify)

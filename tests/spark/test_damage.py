@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spark_rows import failure, part_files, read, rows, write
+from spark_rows import failure, read, rows, write
+from stored_parts import stored_parts, swap
 
 pytestmark = pytest.mark.spark
 
@@ -39,7 +40,7 @@ def copy(request: pytest.FixtureRequest, originals: dict[Any, str], tmp_path: Pa
 
 
 def part(root: Path) -> Path:
-    return root / part_files(str(root))[0]
+    return stored_parts(str(root))[0].file
 
 
 def assert_unreadable(spark: Any, root: Path, path: Path, code: str = "FFQ_CORRUPT_PART") -> None:
@@ -51,7 +52,7 @@ def assert_unreadable(spark: Any, root: Path, path: Path, code: str = "FFQ_CORRU
 def test_a_copy_reads_as_the_original(spark: Any, copy: Path) -> None:
     """Exchanges have no absolute paths inside; and the tests below damage what was readable."""
     assert rows(read(spark, str(copy))) == rows(frame(spark))
-    assert len(part_files(str(copy))) == 2
+    assert len(stored_parts(str(copy))) == 2
 
 
 def test_a_missing_part_is_an_error(spark: Any, copy: Path) -> None:
@@ -123,11 +124,8 @@ def test_a_flipped_bit_is_an_error_wherever_it_is(spark: Any, copy: Path) -> Non
 
 
 def test_parts_that_changed_places_are_an_error(spark: Any, copy: Path) -> None:
-    """Both files are valid parts of this exchange, each of the other partition."""
-    one, other = (copy / name for name in part_files(str(copy)))
-    data = one.read_bytes()
-    one.write_bytes(other.read_bytes())
-    other.write_bytes(data)
+    """Both are valid parts of this exchange, each of the other partition."""
+    swap(*stored_parts(str(copy)))
     message = failure(read(spark, str(copy)).collect)
     assert "FFQ_CORRUPT_PART" in message
 
