@@ -117,7 +117,7 @@ def _loaded(
         columns: list[Spilled] = []
         for column in decoder.columns():
             with limits.loading:
-                columns += map(Spilled.of_batch, column.batches(stream.data, path))
+                columns += (Spilled.of_batches([one]) for one in column.batches(stream.data, path))
                 for place in places:
                     place.forget()
         yield _side_by_side(columns), columns

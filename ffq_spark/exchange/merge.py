@@ -30,7 +30,7 @@ def merge_sorted(
         counts = _ready([head.rows.select(by) for head in live], by)
         ready = [head.take(count) for head, count in zip(live, counts, strict=True) if count]
         joined = pa.concat_batches(ready)
-        yield joined if len(ready) == 1 else joined.take(_order(joined, by))
+        yield joined if len(ready) == 1 else joined.take(row_order(joined, by))
     for head in live:
         while head.fill():
             yield head.take(head.rows.num_rows)
@@ -67,7 +67,7 @@ class _Head:
 def _ready(heads: Sequence[pa.RecordBatch], by: Sequence[str]) -> list[int]:
     """How many rows of each head come before or at the smallest of their last rows."""
     ends = np.cumsum([head.num_rows for head in heads])
-    order = _order(pa.concat_batches(heads), by)
+    order = row_order(pa.concat_batches(heads), by)
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     ready = order[: place[ends - 1].min() + 1]
@@ -76,12 +76,13 @@ def _ready(heads: Sequence[pa.RecordBatch], by: Sequence[str]) -> list[int]:
     return counts
 
 
-def _order(rows: pa.RecordBatch, by: Sequence[str]) -> NDArray[Any]:
+def row_order(rows: pa.RecordBatch, by: Sequence[str], *, stable: bool = True) -> NDArray[Any]:
+    """Where the rows of a batch are found in order; if `stable`, equal rows keep their places."""
     columns = [rows.column(name) for name in by]
     order: NDArray[Any]
     if len(columns) == 1 and (words := _words(columns[0])) is not None:
         # NumPy's stable sort finds the runs that are sorted already, and only merges them.
-        order = np.argsort(words, kind="stable")
+        order = np.argsort(words, kind="stable" if stable else "quicksort")
     else:
         order = sort_indices(columns).to_numpy()
     return order

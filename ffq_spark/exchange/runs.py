@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ffq_spark.exchange.job import WriteJob
 from ffq_spark.exchange.merge import merge_sorted
 from ffq_spark.exchange.partitioner import Block, Group, arrange, groups, join, row_counts
+from ffq_spark.exchange.spill import spill_directory
 from ffq_spark.format import statistics
 
 # Arrow's 32-bit string offsets bound what one batch may hold.
@@ -193,12 +194,6 @@ def _spill(sink: pa.NativeFile, groups: Iterable[Group], batch_bytes: int) -> It
                 yield reduce
     if writer is not None:
         writer.close()
-
-
-def spill_directory() -> str:
-    """Where Spark keeps its own temporary files, else the system's place."""
-    first = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
-    return first if first and os.path.isdir(first) else tempfile.gettempdir()
 
 
 def cost(batch: pa.RecordBatch) -> int:

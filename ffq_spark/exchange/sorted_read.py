@@ -16,7 +16,7 @@ import pyarrow as pa
 from ffq_spark.exchange.column_ranges import Selection
 from ffq_spark.exchange.merge import merge_sorted
 from ffq_spark.exchange.reader import Part, decode_part, fetch_parts, open_columns
-from ffq_spark.exchange.runs import spill_directory
+from ffq_spark.exchange.spill import spill_directory
 from ffq_spark.format.conform import conform
 from ffq_spark.format.payload import Decoder
 from ffq_spark.options import ReadOptions

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import mmap
+import os
 import tempfile
 from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any, BinaryIO
 
 import pyarrow as pa
+
+
+def spill_directory() -> str:
+    """Where Spark keeps its own temporary files, else the system's place."""
+    first = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
+    return first if first and os.path.isdir(first) else tempfile.gettempdir()
 
 
 class Spilled:
@@ -20,7 +28,7 @@ class Spilled:
     """
 
     def __init__(self, fill: Callable[[BinaryIO], None]) -> None:
-        with tempfile.TemporaryFile(prefix="ffq-") as file:
+        with tempfile.TemporaryFile(prefix="ffq-", dir=spill_directory()) as file:
             fill(file)
             file.flush()
             self._map = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
@@ -37,12 +45,15 @@ class Spilled:
         return cls(fill)
 
     @classmethod
-    def of_batch(cls, batch: pa.RecordBatch) -> Spilled:
-        """An Arrow stream of one batch."""
+    def of_batches(cls, batches: Iterable[pa.RecordBatch]) -> Spilled:
+        """An Arrow stream of batches, of which there is at least one."""
 
         def fill(file: BinaryIO) -> None:
-            with pa.ipc.new_stream(pa.PythonFile(file, "w"), batch.schema) as writer:
-                writer.write_batch(batch)
+            source = iter(batches)
+            first = next(source)
+            with pa.ipc.new_stream(pa.PythonFile(file, "w"), first.schema) as writer:
+                for batch in chain([first], source):
+                    writer.write_batch(batch)
 
         return cls(fill)
 

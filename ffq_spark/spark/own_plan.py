@@ -38,12 +38,13 @@ def own_plan(
     tasks: list[ReadTask]
     if request.partitions:
         count = request.partitions
-        if not keys or snapshot.exchange.partitions % count or (request.ordered and not order):
+        if not keys or snapshot.exchange.partitions % count:
             raise Unsupported(f"{snapshot.store.url()} cannot be read as {request}")
         batches = partition_tasks(parts, count)
-        wanted = order if request.ordered else ()
+        wanted = request.order
+        merged, sort_by = (wanted, ()) if order[: len(wanted)] == wanted else ((), wanted)
         tasks = [
-            ReadTask(batch, exchange, wanted, place_mark(place, count), request.report)
+            ReadTask(batch, exchange, merged, sort_by, place_mark(place, count), request.report)
             for place, batch in enumerate(batches)
         ]
     else:

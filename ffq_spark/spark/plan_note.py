@@ -28,8 +28,8 @@ class PlanRequest:
     """The plan of one scan: few large tasks, or one for each of `partitions` partitions."""
 
     partitions: int = 0
-    ordered: bool = False
-    """Whether the rows of each task come in the order that the note told before."""
+    order: tuple[str, ...] = ()
+    """The columns in whose order the rows of each task shall come."""
     bounds: tuple[str, ...] = ()
     """Columns whose least and greatest value the note shall tell."""
     report: bool = False
@@ -40,16 +40,16 @@ def requested(schema: StructType) -> PlanRequest | None:
     """What the plugin asks for, by the mark that it puts on the columns; None without the plugin.
 
     >>> from pyspark.sql.types import LongType, StructField
-    >>> mark = {"ffq.plan": '{"partitions": 8, "ordered": true, "bounds": [], "report": false}'}
+    >>> mark = {"ffq.plan": '{"partitions": 8, "order": ["k"], "bounds": [], "report": false}'}
     >>> requested(StructType([StructField("k", LongType(), True, mark)]))
-    PlanRequest(partitions=8, ordered=True, bounds=(), report=False)
+    PlanRequest(partitions=8, order=('k',), bounds=(), report=False)
     """
     for field in schema.fields:
         if _REQUEST in field.metadata:
             document = json.loads(field.metadata[_REQUEST])
             return PlanRequest(
                 int(document["partitions"]),
-                bool(document["ordered"]),
+                tuple(document["order"]),
                 tuple(document["bounds"]),
                 bool(document["report"]),
             )

@@ -15,6 +15,7 @@ from ffq_spark.exchange.consolidation import check_consolidates, read_rows, usab
 from ffq_spark.exchange.pruning import Predicate
 from ffq_spark.exchange.reader import METADATA_FIELDS
 from ffq_spark.exchange.snapshot import READ_SCHEMA, Snapshot
+from ffq_spark.exchange.sorting import sort_rows
 from ffq_spark.exchange.tasks import read_tasks
 from ffq_spark.format import layout
 from ffq_spark.format.conform import conform
@@ -48,6 +49,7 @@ class ReadTask(InputPartition):
         parts: pa.RecordBatch,
         exchange: bytes,
         order: tuple[str, ...] = (),
+        sort_by: tuple[str, ...] = (),
         place: bytes = b"",
         reports: bool = False,
     ) -> None:
@@ -55,6 +57,8 @@ class ReadTask(InputPartition):
         self._exchange = exchange
         self.order = order
         """The order in which the rows are to come: all parts are sorted by it."""
+        self.sort_by = sort_by
+        """The order in which the rows are to come: they have yet to be sorted."""
         self._place = place
         self.reports = reports
         """Whether the plugin waits for a report at the end."""
@@ -62,7 +66,7 @@ class ReadTask(InputPartition):
     def __reduce__(self) -> tuple[Any, ...]:
         names = tuple(self._parts.schema.names)
         message = self._parts.serialize().to_pybytes()
-        known = (self._exchange, self.order, self._place, self.reports)
+        known = (self._exchange, self.order, self.sort_by, self._place, self.reports)
         return _received, (message, names, *known)
 
     @property
@@ -145,7 +149,7 @@ def read_task(
         order=task.order,
         totals=totals,
     )
-    for batch in batches:
+    for batch in sort_rows(batches, task.sort_by) if task.sort_by else batches:
         yield conform(batch, wanted)
     if task.reports:
         report(totals)

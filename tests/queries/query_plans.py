@@ -62,6 +62,11 @@ class Answer:
         return self.count("Exchange")
 
     @property
+    def sorting(self) -> int:
+        """How many scans of exchanges sort their rows."""
+        return sum(node == "FfqScan" and " sorted by [" in rest for node, rest in self.plan)
+
+    @property
     def scans(self) -> list[int]:
         """The partitions of each scan of an exchange; 0 for one in few large tasks."""
         found = [rest for node, rest in self.plan if node == "FfqScan"]

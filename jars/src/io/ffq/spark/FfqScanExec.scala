@@ -29,19 +29,20 @@ case class FfqScanExec(
   @transient override lazy val outputPartitioning: Partitioning =
     if (layout.partitions > 0) HashPartitioning(keys.get, layout.partitions) else UnknownPartitioning(0)
 
-  override def outputOrdering: Seq[SortOrder] = if (layout.ordered) order else Nil
+  override def outputOrdering: Seq[SortOrder] = layout.order.flatMap(column).map(SortOrder(_, Ascending))
 
   /** The exchange's keys, if all of them are read and Spark may rely on their hash. */
   def keys: Option[Seq[Attribute]] = scan.note.filter(_.keys.nonEmpty).flatMap { note =>
-    val found = note.keys.flatMap(name => output.find(_.name == name))
+    val found = note.keys.flatMap(column)
     if (found.length == note.keys.length && found.forall(key => FfqScanExec.isPlain(key.dataType))) Some(found) else None
   }
 
   /** The order that a merge of the sorted parts has. */
-  def order: Seq[SortOrder] = scan.note.toSeq.flatMap { note =>
-    note.order.map(name => output.find(_.name == name))
-      .takeWhile(_.exists(column => FfqScanExec.isOrdered(column.dataType))).flatten.map(SortOrder(_, Ascending))
+  def storedOrder: Seq[String] = scan.note.toSeq.flatMap { note =>
+    note.order.takeWhile(name => column(name).exists(found => FfqScanExec.isOrdered(found.dataType)))
   }
+
+  private def column(name: String): Option[Attribute] = output.find(_.name == name)
 
   @transient private lazy val plan: ScanPlan = scan.plan(layout, runtimeFilters.flatMap(FfqScanExec.filter).toSet)
 
@@ -67,7 +68,8 @@ case class FfqScanExec(
   override def simpleString(maxFields: Int): String = {
     val columns = truncatedString(output, "[", ", ", "]", maxFields)
     val spread = if (layout.partitions > 0) s" ${layout.partitions} partitions" else ""
-    val sorted = if (layout.ordered) s" ordered by ${order.map(_.child).mkString("[", ", ", "]")}" else ""
+    val how = if (storedOrder.startsWith(layout.order)) "ordered" else "sorted"
+    val sorted = if (layout.order.isEmpty) "" else s" $how by ${layout.order.mkString("[", ", ", "]")}"
     val runtime = if (runtimeFilters.isEmpty) "" else s" RuntimeFilters: ${runtimeFilters.mkString("[", ", ", "]")}"
     redact(s"$nodeName$columns ${scan.description()}$spread$sorted$runtime")
   }

@@ -6,11 +6,11 @@ import scala.annotation.nowarn
 import scala.util.Try
 
 import org.apache.spark.sql.SparkSession
-import org.apache.spark.sql.catalyst.expressions.{Expression, SortOrder}
+import org.apache.spark.sql.catalyst.expressions.{Alias, And, Ascending, Attribute, Expression, IsNotNull, NamedExpression, NullsFirst, SortOrder}
 import org.apache.spark.sql.catalyst.planning.PhysicalOperation
 import org.apache.spark.sql.catalyst.plans.logical.{Filter, Join, LeafNode, LogicalPlan, Project, ReturnAnswer, Union}
 import org.apache.spark.sql.catalyst.plans.physical._
-import org.apache.spark.sql.execution.{CombineAdjacentAggregation, ReplaceHashWithSortAgg, SortExec, SparkPlan, SparkStrategy}
+import org.apache.spark.sql.execution.{CombineAdjacentAggregation, FilterExec, ProjectExec, ReplaceHashWithSortAgg, SortExec, SparkPlan, SparkStrategy}
 import org.apache.spark.sql.execution.adaptive.QueryStageExec
 import org.apache.spark.sql.execution.datasources.v2.{BatchScanExec, DataSourceV2ScanRelation, DataSourceV2Strategy, WriteToDataSourceV2}
 import org.apache.spark.sql.execution.exchange.{EnsureRequirements, Exchange, REPARTITION_BY_COL, REPARTITION_BY_NUM, ShuffleExchangeExec}
@@ -71,7 +71,7 @@ private object Layouts {
     else {
       val candidate = coalesced(plan.transformUp {
         case scan: FfqScanExec if scan.keys.nonEmpty =>
-          linked(scan, Layout(scan.scan.note.get.partitions, scan.order.nonEmpty))
+          linked(scan, Layout(scan.scan.note.get.partitions, scan.storedOrder))
       })
       val uses = new Uses
       // Spark's own rules tell what they would make of it.
@@ -84,8 +84,8 @@ private object Layouts {
       candidate.transformUp {
         case scan: FfqScanExec if scan.layout.partitions > 0 =>
           if (!uses.needed.contains(scan)) linked(scan, Layout())
-          else if (!uses.ordered.contains(scan)) linked(scan, scan.layout.copy(ordered = false))
-          else scan
+          else if (uses.ordered.contains(scan)) scan
+          else linked(scan, scan.layout.copy(order = uses.sorted.getOrDefault(scan, Nil)))
       }
     }
 
@@ -133,11 +133,14 @@ private object Layouts {
     case _ => Nil
   }
 
-  /** Which scans an operator above relies on, with no exchange between. */
+  /** Which scans an operator above relies on, with no exchange between, and the order that it wants of them. */
   private class Uses {
 
     val needed: java.util.Set[FfqScanExec] = Collections.newSetFromMap(new IdentityHashMap)
     val ordered: java.util.Set[FfqScanExec] = Collections.newSetFromMap(new IdentityHashMap)
+
+    /** Scans that nothing but a sort of Spark's stands above: they sort columns for less than it sorts rows. */
+    val sorted: java.util.Map[FfqScanExec, Seq[String]] = new IdentityHashMap
 
     def find(plan: SparkPlan, isNeeded: Boolean = false, isOrdered: Boolean = false): Unit = plan match {
       case scan: FfqScanExec =>
@@ -145,7 +148,11 @@ private object Layouts {
         if (isNeeded && isOrdered) ordered.add(scan)
       case exchange: Exchange => exchange.children.foreach(find(_))
       case sort: SortExec =>
-        find(sort.child, isNeeded, SortOrder.orderingSatisfies(sort.child.outputOrdering, sort.sortOrder))
+        val isThere = SortOrder.orderingSatisfies(sort.child.outputOrdering, sort.sortOrder)
+        if (isNeeded && !isThere) sortable(sort.child, sort.sortOrder.map(ascending)).foreach {
+          case (scan, columns) => sorted.put(scan, columns)
+        }
+        find(sort.child, isNeeded, isThere)
       case _ =>
         plan.children.lazyZip(plan.requiredChildDistribution).lazyZip(plan.requiredChildOrdering).foreach {
           case (child, UnspecifiedDistribution, order) => find(child, isNeeded, isOrdered || order.nonEmpty)
@@ -153,4 +160,32 @@ private object Layouts {
         }
     }
   }
+
+  private def ascending(order: SortOrder): Option[Attribute] = order match {
+    case SortOrder(column: Attribute, Ascending, NullsFirst, _) if FfqScanExec.isOrdered(column.dataType) =>
+      Some(column)
+    case _ => None
+  }
+
+  /** The scan below and its columns by these names, unless a filter between may leave few rows to sort. */
+  private def sortable(plan: SparkPlan, columns: Seq[Option[Attribute]]): Option[(FfqScanExec, Seq[String])] =
+    plan match {
+      case _ if columns.exists(_.isEmpty) => None
+      case scan: FfqScanExec => Some(scan -> columns.flatten.map(_.name))
+      case FilterExec(condition, child) if leavesOutNulls(condition) => sortable(child, columns)
+      case ProjectExec(list, child) => sortable(child, columns.map(_.flatMap(source(list, _))))
+      case _ => None
+    }
+
+  private def leavesOutNulls(condition: Expression): Boolean = condition match {
+    case And(left, right) => leavesOutNulls(left) && leavesOutNulls(right)
+    case other => other.isInstanceOf[IsNotNull]
+  }
+
+  /** The column that a projection passes on as another. */
+  private def source(list: Seq[NamedExpression], column: Attribute): Option[Attribute] =
+    list.find(_.exprId == column.exprId).collect {
+      case Alias(of: Attribute, _) => of
+      case same: Attribute => same
+    }
 }

@@ -7,8 +7,11 @@ import scala.jdk.CollectionConverters._
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
 import org.apache.spark.sql.types.{MetadataBuilder, StructField, StructType}
 
-/** How the rows of a scan are spread over tasks: as few as suit, or one for each of `partitions`. */
-private[spark] case class Layout(partitions: Int = 0, ordered: Boolean = false)
+/**
+ * How the rows of a scan are spread over tasks: as few as suit, or one for each of `partitions`, which then may
+ * give them in the order of some columns.
+ */
+private[spark] case class Layout(partitions: Int = 0, order: Seq[String] = Nil)
 
 /** What a scan asks Python to plan; it travels as metadata of the columns. */
 private case class PlanRequest(layout: Layout = Layout(), bounds: Seq[String] = Nil, report: Boolean = false) {
@@ -16,9 +19,11 @@ private case class PlanRequest(layout: Layout = Layout(), bounds: Seq[String] = 
   def mark(columns: StructType): StructType = {
     val mapper = new ObjectMapper
     val document = mapper.createObjectNode()
-    document.put("partitions", layout.partitions).put("ordered", layout.ordered).put("report", report)
-    val names = document.putArray("bounds")
-    bounds.foreach(names.add(_))
+    document.put("partitions", layout.partitions).put("report", report)
+    Seq("order" -> layout.order, "bounds" -> bounds).foreach { case (field, names) =>
+      val array = document.putArray(field)
+      names.foreach(array.add(_))
+    }
     val text = mapper.writeValueAsString(document)
     StructType(columns.map { field =>
       val metadata = new MetadataBuilder().withMetadata(field.metadata).putString("ffq.plan", text).build()

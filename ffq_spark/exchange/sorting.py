@@ -1,0 +1,50 @@
+"""Sorting rows in bounded memory: what exceeds it is sorted in pieces and merged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+
+from ffq_spark.exchange.merge import merge_sorted, row_order
+from ffq_spark.exchange.spill import Spilled
+
+IN_MEMORY = 64 << 20
+_BATCH_ROWS = 1 << 15
+
+
+def sort_rows(
+    batches: Iterable[pa.RecordBatch], by: Sequence[str], in_memory: int = IN_MEMORY
+) -> Iterator[pa.RecordBatch]:
+    """The same rows in Spark's ascending order of some of their columns.
+
+    >>> rows = [pa.record_batch({"k": [3, 1]}), pa.record_batch({"k": [None, 2]})]
+    >>> [batch["k"].to_pylist() for batch in sort_rows(rows, ["k"])]
+    [[None, 1, 2, 3]]
+    """
+    runs: list[Spilled] = []
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        held.append(batch)
+        size += batch.nbytes
+        if size > in_memory:
+            runs.append(Spilled.of_batches(_sorted(held, by, _BATCH_ROWS // 4)))
+            held, size = [], 0
+    if not runs:
+        yield from _sorted(held, by)
+    else:
+        spilled = [iter(pa.ipc.open_stream(run.data)) for run in runs]
+        yield from merge_sorted([*spilled, _sorted(held, by)], by)
+
+
+def _sorted(
+    batches: list[pa.RecordBatch], by: Sequence[str], rows: int = _BATCH_ROWS
+) -> Iterator[pa.RecordBatch]:
+    if not batches:
+        return
+    joined = pa.concat_batches(batches)
+    batches.clear()
+    order = row_order(joined, by, stable=False)
+    for start in range(0, len(order), rows):
+        yield joined.take(pa.array(order[start : start + rows]))
