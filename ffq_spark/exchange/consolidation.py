@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ffq_spark.errors import BadOption
 from ffq_spark.exchange.pruning import Predicate
-from ffq_spark.exchange.reader import read_parts
+from ffq_spark.exchange.reader import METADATA_FIELDS, read_parts
 from ffq_spark.exchange.sorted_read import read_sorted
 from ffq_spark.exchange.zset import consolidate
 from ffq_spark.format.records import ExchangeRecord
@@ -65,8 +65,12 @@ def _consolidated(
         yield from rows.select(list(columns or schema.names)).combine_chunks().to_batches()
 
 
-def check_consolidates(exchange: ExchangeRecord, options: ReadOptions) -> None:
-    """Refuse to consolidate rows without weights, or with columns that tell equal rows apart."""
+def check_readable(exchange: ExchangeRecord, options: ReadOptions) -> None:
+    """Refuse names that would be there twice, and to consolidate what cannot be."""
+    twice = [f.name for f in METADATA_FIELDS if f.name in exchange.schema.names]
+    if options.metadata_columns and twice:
+        message = f"the exchange has columns of its own named {', '.join(twice)}"
+        raise BadOption(message, option="metadataColumns")
     if not options.consolidate:
         return
     if exchange.weight is None:

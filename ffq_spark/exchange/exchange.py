@@ -16,7 +16,7 @@ from ffq_spark.exchange.agreement import column
 from ffq_spark.exchange.attempt_states import AttemptState, attempt_states
 from ffq_spark.exchange.cancel import USER_CANCELED, request_cancel
 from ffq_spark.exchange.cleanup import DEFAULT_TTL_SECONDS, collect, inactive_queries
-from ffq_spark.exchange.consolidation import check_consolidates, read_rows
+from ffq_spark.exchange.consolidation import check_readable, read_rows
 from ffq_spark.exchange.consumers import ConsumerRecord, HoldRecord
 from ffq_spark.exchange.keys import key_predicates, matching_rows
 from ffq_spark.exchange.ledger import Ledger
@@ -151,7 +151,7 @@ class Exchange:
         """
         snapshot, chosen = self._snapshot(options)
         exchange = snapshot.exchange
-        check_consolidates(exchange, chosen)
+        check_readable(exchange, chosen)
         parts = snapshot.parts(partitions=chosen.partitions)
         schema = output_schema(exchange.schema, chosen)
         columns, metadata = chosen.columns or None, chosen.metadata_columns
@@ -167,7 +167,7 @@ class Exchange:
         """
         snapshot, chosen = self._snapshot(options)
         exchange = snapshot.exchange
-        check_consolidates(exchange, chosen)
+        check_readable(exchange, chosen)
         predicates = key_predicates(exchange, key)
         parts = snapshot.parts(predicates, chosen.partitions)
         columns = list(chosen.columns or exchange.schema.names)

@@ -54,7 +54,10 @@ def _typed(name: str, kind: pa.DataType, value: Any) -> Any:
 
 
 def matching_rows(batch: pa.RecordBatch, predicates: Sequence[Predicate]) -> pa.RecordBatch:
-    """The rows that equal the key, as Spark compares: null with null, NaN with NaN."""
+    """The rows that equal the key, as Spark compares: null with null, NaN with NaN.
+
+    Where a comparison is null the row is left out.
+    """
     mask = None
     for predicate in predicates:
         found = _equals(batch.column(predicate.column), predicate.values[0])
@@ -66,5 +69,5 @@ def _equals(column: pa.Array, value: Any) -> pa.Array:
     if value is None:
         return pc.is_null(column)
     if value != value:
-        return pc.fill_null(pc.is_nan(column), False)
-    return pc.fill_null(pc.equal(column, pa.scalar(value, column.type)), False)
+        return pc.is_nan(column)
+    return pc.equal(column, pa.scalar(value, column.type))

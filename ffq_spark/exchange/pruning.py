@@ -16,6 +16,7 @@ from ffq_spark.format.hashing import partition_ids
 from ffq_spark.format.records import ExchangeRecord
 
 _MAX_COMBINATIONS = 4096
+_FEW_VALUES = 64
 
 
 @dataclass(frozen=True)
@@ -96,17 +97,24 @@ def may_match(manifest: pa.Table, predicates: Sequence[Predicate]) -> NDArray[np
 def _allows(bounds: pa.StructArray, predicate: Predicate) -> NDArray[np.bool_]:
     low, high = pc.struct_field(bounds, "min"), pc.struct_field(bounds, "max")
     if predicate.op == "in":
+        values = [value for value in predicate.values if value is not None]
         matches = np.zeros(len(bounds), np.bool_)
-        for value in predicate.values:
-            if value is None:
-                matches |= pc.greater(pc.struct_field(bounds, "nulls"), 0).to_numpy(False)
-            else:
-                matches |= _at_most(low, value) & _at_least(high, value)
+        if len(values) < len(predicate.values):
+            matches |= pc.greater(pc.struct_field(bounds, "nulls"), 0).to_numpy(False)
+        for least, greatest in _spans(values):
+            matches |= _at_most(low, greatest) & _at_least(high, least)
         return matches
     (value,) = predicate.values
     if predicate.op in ("<", "<="):
         return _at_most(low, value, strict=predicate.op == "<")
     return _at_least(high, value, strict=predicate.op == ">")
+
+
+def _spans(values: list[Any]) -> list[tuple[Any, Any]]:
+    """The values, each alone; where that would take long, from the least to the greatest."""
+    if len(values) <= _FEW_VALUES or any(value != value for value in values):
+        return [(value, value) for value in values]
+    return [(min(values), max(values))]
 
 
 def _at_most(bound: pa.Array, value: Any, *, strict: bool = False) -> NDArray[np.bool_]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -53,8 +53,8 @@ def read_sorted(
         ]
         held = max(_ROWS_IN_HAND // max(len(fetched), 1), 1024)
         runs = [
-            _run(decoder, part, data, wanted, held, store.url(part["file"]), options.verify)
-            for part, data in fetched
+            _run(decoder, part, kept(), wanted, held, store.url(part["file"]), options.verify)
+            for part, kept in fetched
         ]
         del fetched
         for batch in merge_sorted(runs, order):
@@ -83,6 +83,7 @@ class _Aside:
         self._on_disk = on_disk
         self._file = -1
         self._size = 0
+        self._mapped: pa.Buffer | None = None
 
     def __enter__(self) -> _Aside:
         if self._on_disk:
@@ -90,22 +91,25 @@ class _Aside:
             os.unlink(path)
         return self
 
-    def keep(self, data: pa.Buffer) -> pa.Buffer:
+    def keep(self, data: pa.Buffer) -> Callable[[], pa.Buffer]:
+        """Take bytes; what is given back gets them, once all are here."""
         if not self._on_disk or not data.size:
-            return data
+            return lambda: data
         start = self._size
         with memoryview(data) as view:
             while view.nbytes > self._size - start:
                 self._size += os.write(self._file, view[self._size - start :])
-        return _mapped(self._file, start, data.size)
+        size = data.size
+        return lambda: self._all()[start : start + size]
+
+    def _all(self) -> pa.Buffer:
+        """The file as memory that the system fills and drops by itself."""
+        if self._mapped is None:
+            # One map for all parts: each would hold a descriptor, and there may be thousands.
+            area = mmap.mmap(self._file, self._size, access=mmap.ACCESS_READ)
+            self._mapped = pa.py_buffer(area)
+        return self._mapped
 
     def __exit__(self, *ignored: object) -> None:
         if self._on_disk:
             os.close(self._file)
-
-
-def _mapped(file: int, start: int, size: int) -> pa.Buffer:
-    """Bytes of a file as memory that the system fills and drops by itself."""
-    offset = start % mmap.ALLOCATIONGRANULARITY
-    area = mmap.mmap(file, size + offset, access=mmap.ACCESS_READ, offset=start - offset)
-    return pa.py_buffer(area)[offset:]

@@ -6,8 +6,9 @@ import dataclasses
 import difflib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 from ffq_spark.errors import BadOption, UnknownOption
@@ -44,8 +45,9 @@ class Options:
     """What reading and writing have in common."""
 
     @classmethod
-    def declared(cls) -> Iterator[dataclasses.Field[Any]]:
-        return (field for field in dataclasses.fields(cls) if "name" in field.metadata)
+    @cache
+    def declared(cls) -> tuple[dataclasses.Field[Any], ...]:
+        return tuple(field for field in dataclasses.fields(cls) if "name" in field.metadata)
 
     @classmethod
     def resolve(
@@ -102,6 +104,7 @@ class Options:
         return cls.__name__.removesuffix("Options").lower()
 
 
+@cache
 def environment_name(name: str) -> str:
     """The environment variable of an option.
 

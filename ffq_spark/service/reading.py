@@ -11,7 +11,7 @@ import pyarrow as pa
 import xxhash
 
 from ffq_spark.errors import TicketStale
-from ffq_spark.exchange.consolidation import check_consolidates, read_rows
+from ffq_spark.exchange.consolidation import check_readable, read_rows
 from ffq_spark.exchange.exchange import output_schema, python_options
 from ffq_spark.exchange.keys import key_predicates, matching_rows
 from ffq_spark.exchange.large_parts import Limits, read_bounded
@@ -107,7 +107,7 @@ class Reading:
         options = _options(read)
         snapshot = take_snapshot(store, options)
         exchange = snapshot.exchange
-        check_consolidates(exchange, options)
+        check_readable(exchange, options)
         output_schema(exchange.schema, options)
         predicates = [] if read.key is None else key_predicates(exchange, read.key)
         parts = snapshot.parts(predicates, options.partitions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
@@ -12,6 +13,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from ffq_spark.errors import Unsupported
+from ffq_spark.exchange.attempts import earlier_attempts
 from ffq_spark.exchange.bounds import bounds
 from ffq_spark.exchange.placement import placed_by, sorted_by
 from ffq_spark.exchange.pruning import Predicate
@@ -19,7 +21,7 @@ from ffq_spark.exchange.snapshot import Snapshot
 from ffq_spark.exchange.tasks import partition_tasks, read_tasks
 from ffq_spark.options import ReadOptions
 from ffq_spark.spark.plan_note import PlanNote, PlanRequest, place_mark
-from ffq_spark.spark.read_task import ReadTask, chosen_parts
+from ffq_spark.spark.read_task import ReadTask, chosen_parts, needed_of
 from ffq_spark.spark.types import spark_arrow_schema, spark_schema
 
 
@@ -31,7 +33,8 @@ def own_plan(
     request: PlanRequest,
 ) -> list[InputPartition]:
     """What `request` asks for. A plan by partitions has one task for each, in their order."""
-    parts = chosen_parts(snapshot, options, schema, predicates)
+    chosen = chosen_parts(snapshot, options, schema, predicates)
+    parts = needed_of(chosen, snapshot, schema)
     keys = _spark_keys(snapshot)
     order = sorted_by(snapshot, options)
     exchange = snapshot.exchange.encode()
@@ -44,7 +47,9 @@ def own_plan(
         wanted = request.order
         merged, sort_by = (wanted, ()) if order[: len(wanted)] == wanted else ((), wanted)
         tasks = [
-            ReadTask(batch, exchange, merged, sort_by, place_mark(place, count), request.report)
+            ReadTask(
+                batch, exchange, merged, sort_by, request.report, place=place_mark(place, count)
+            )
             for place, batch in enumerate(batches)
         ]
     else:
@@ -56,6 +61,7 @@ def own_plan(
         "partitions": snapshot.exchange.partitions,
         "tasks": [_sizes(batch) for batch in batches],
         **_totals(snapshot, parts),
+        "stale": earlier_attempts(chosen),
         # The rows of a Z-set are not known before its weights are summed.
         "counts": not options.consolidate,
         "bounds": {} if options.consolidate else _bounds(snapshot, options, request.bounds),
@@ -87,8 +93,12 @@ def _bounds(
     return {
         name: [_json_value(of.least), _json_value(of.greatest), of.nulls]
         for name, of in found.items()
-        if not isinstance(of.least, bytes)
+        if _has_json(of.least) and _has_json(of.greatest)
     }
+
+
+def _has_json(value: Any) -> bool:
+    return not isinstance(value, bytes) and (not isinstance(value, float) or math.isfinite(value))
 
 
 def _json_value(value: Any) -> Any:

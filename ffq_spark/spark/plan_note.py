@@ -70,7 +70,7 @@ class PlanNote(InputPartition):
         >>> b'{"rows": 3}' in pickle.dumps(PlanNote.of({"rows": 3}))
         True
         """
-        return cls(between_marks(json.dumps(facts)))
+        return cls(between_marks(json.dumps(facts, allow_nan=False)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PlanNote, (self.text,)

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from ffq_spark.errors import ExchangeMismatch
 from ffq_spark.exchange.attempts import CHUNKS_FIELD
-from ffq_spark.exchange.consolidation import check_consolidates, read_rows, usable
+from ffq_spark.exchange.consolidation import check_readable, read_rows, usable
 from ffq_spark.exchange.pruning import Predicate
 from ffq_spark.exchange.reader import METADATA_FIELDS
 from ffq_spark.exchange.snapshot import READ_SCHEMA, Snapshot
@@ -23,7 +23,6 @@ from ffq_spark.format.records import ExchangeRecord
 from ffq_spark.options import ReadOptions
 from ffq_spark.spark.plan_note import report
 from ffq_spark.spark.types import (
-    METADATA_COLUMNS,
     output_columns,
     relaxed,
     spark_arrow_schema,
@@ -50,8 +49,9 @@ class ReadTask(InputPartition):
         exchange: bytes,
         order: tuple[str, ...] = (),
         sort_by: tuple[str, ...] = (),
-        place: bytes = b"",
         reports: bool = False,
+        *,
+        place: bytes = b"",
     ) -> None:
         self._parts = parts
         self._exchange = exchange
@@ -66,8 +66,9 @@ class ReadTask(InputPartition):
     def __reduce__(self) -> tuple[Any, ...]:
         names = tuple(self._parts.schema.names)
         message = self._parts.serialize().to_pybytes()
-        known = (self._exchange, self.order, self.sort_by, self._place, self.reports)
-        return _received, (message, names, *known)
+        known = (self._exchange, self.order, self.sort_by, self.reports)
+        # The JVM looks for the place in these bytes from their beginning.
+        return _received, (self._place, message, names, *known)
 
     @property
     def parts(self) -> pa.Table:
@@ -78,9 +79,9 @@ class ReadTask(InputPartition):
         return ExchangeRecord.decode(self._exchange, layout.EXCHANGE)
 
 
-def _received(message: bytes, names: tuple[str, ...], *known: Any) -> ReadTask:
+def _received(place: bytes, message: bytes, names: tuple[str, ...], *known: Any) -> ReadTask:
     schema = pa.schema([_PART_FIELDS[name] for name in names])
-    return ReadTask(pa.ipc.read_record_batch(pa.py_buffer(message), schema), *known)
+    return ReadTask(pa.ipc.read_record_batch(pa.py_buffer(message), schema), *known, place=place)
 
 
 def plan_tasks(
@@ -90,7 +91,7 @@ def plan_tasks(
     predicates: Sequence[Predicate] = (),
 ) -> list[InputPartition]:
     """A snapshot's rows as tasks; at least one, or Spark would call `read` with none."""
-    parts = chosen_parts(snapshot, options, schema, predicates)
+    parts = needed_of(chosen_parts(snapshot, options, schema, predicates), snapshot, schema)
     tasks = read_tasks(parts, options) or [pa.RecordBatch.from_pylist([], parts.schema)]
     exchange = snapshot.exchange.encode()
     return [ReadTask(batch, exchange) for batch in tasks]
@@ -104,19 +105,23 @@ def chosen_parts(
 ) -> pa.Table:
     """The parts that a read needs."""
     _check_schema(snapshot, schema)
-    check_consolidates(snapshot.exchange, options)
-    parts = snapshot.parts(usable(predicates, snapshot.exchange, options), options.partitions)
-    needed = _needed(schema, snapshot.exchange)
-    return parts.select([name for name in needed if name in parts.schema.names])
+    check_readable(snapshot.exchange, options)
+    return snapshot.parts(usable(predicates, snapshot.exchange, options), options.partitions)
 
 
-def _needed(schema: StructType, exchange: ExchangeRecord) -> list[str]:
+def needed_of(parts: pa.Table, snapshot: Snapshot, schema: StructType) -> pa.Table:
     """What a task must know of its parts, to give these columns."""
-    metadata = sum(name in METADATA_COLUMNS.names for name in schema.names)
+    metadata = len(_metadata_names(snapshot.exchange.schema) & set(schema.names))
     unneeded: set[str] = set() if metadata else set(_FOR_METADATA)
-    if len(schema.names) - metadata == len(exchange.schema):
+    if len(schema.names) - metadata == len(snapshot.exchange.schema):
         unneeded |= _FOR_SOME_COLUMNS
-    return [name for name in _PART_FIELDS if name not in unneeded]
+    known = [name for name in _PART_FIELDS if name not in unneeded]
+    return parts.select([name for name in known if name in parts.schema.names])
+
+
+def _metadata_names(own: pa.Schema) -> set[str]:
+    """The names of metadata columns; an exchange may have such columns of its own."""
+    return {field.name for field in METADATA_FIELDS}.difference(own.names)
 
 
 def _check_schema(snapshot: Snapshot, schema: StructType) -> None:
@@ -135,7 +140,7 @@ def read_task(
     """One task's rows, with the columns that Spark wants."""
     freeze_heap()
     wanted = spark_arrow_schema(schema)
-    extra = {field.name for field in METADATA_FIELDS}
+    extra = _metadata_names(task.exchange.schema)
     columns = [name for name in wanted.names if name not in extra]
     metadata = len(columns) < len(wanted)
     totals = ReadTotals()

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from ffq_spark.errors import BadOption, Unsupported
 from ffq_spark.exchange import leases
+from ffq_spark.exchange.consolidation import check_readable
 from ffq_spark.exchange.job import WriteJob
 from ffq_spark.exchange.ledger import Ledger
 from ffq_spark.exchange.snapshot import take_snapshot
@@ -56,6 +57,7 @@ class FfqShuffleSource(DataSource):
         options = self._read_options()
         snapshot = take_snapshot(self.store(), options)
         self._newest = snapshot.newest
+        check_readable(snapshot.exchange, options)
         columns = spark_schema(snapshot.exchange)
         return output_columns(columns, options.columns, options.metadata_columns)
 

@@ -6,9 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from query_plans import Answer, conf, scan_metrics
 from spark_rows import failure, files, read, rows, write
+
+from ffq_spark.exchange.job import WriteJob
+from ffq_spark.exchange.ledger import Ledger
+from ffq_spark.exchange.write import prepare
+from ffq_spark.exchange.writer import write_attempt
+from ffq_spark.options import WriteOptions
+from ffq_spark.store import Store
 
 pytestmark = pytest.mark.spark
 
@@ -98,6 +106,13 @@ def test_bounds_need_statistics_of_all_steps(spark: Any, tmp_path: Path) -> None
     assert (answer.rows, answer.count("FfqScan")) == (["(1099, 200)"], 1)
 
 
+def test_bounds_that_are_no_numbers_are_read(spark: Any, tmp_path: Path) -> None:
+    root = str(tmp_path / "root")
+    write(spark.sql("SELECT 1 AS k, DOUBLE('-Infinity') AS d"), root, keys="k", partitions=2)
+    found = read(spark, root).selectExpr("MIN(d)", "MAX(d)", "COUNT(d)", "MIN(k)").first()
+    assert tuple(found) == (float("-inf"), float("-inf"), 1, 1)
+
+
 def test_weights_are_summed_before_rows_are_counted(spark: Any, tmp_path: Path) -> None:
     root = str(tmp_path / "root")
     frame = spark.createDataFrame([(1, 1), (1, -1), (2, 1)], "k INT, w INT")
@@ -147,6 +162,16 @@ def test_a_join_prunes_partitions_while_it_runs(spark: Any, tmp_path: Path, adap
             assert metrics["ffq_partitions_pruned"] == 32 - len(set(wanted))
 
 
+@pytest.mark.parametrize("key", ["order-id", "a.b", "my `key`"])
+def test_a_join_prunes_by_keys_of_any_name(spark: Any, tmp_path: Path, key: str) -> None:
+    root, quoted = str(tmp_path / "root"), "`" + key.replace("`", "``") + "`"
+    write(spark.range(300).selectExpr(f"id AS {quoted}", "id AS v"), root, keys=key, partitions=16)
+    small = spark.range(300).selectExpr(f"id AS {quoted}", "id AS w").where("w = 7")
+    query = read(spark, root).join(small, key)
+    assert [(row.v, row.w) for row in query.collect()] == [(7, 7)]
+    assert scan_metrics(query)[0]["ffq_partitions_read"] == 1
+
+
 def test_metrics_of_a_scan(spark: Any, frame: Any, root: str) -> None:
     exchange = read(spark, root)
     query = exchange.select("v")
@@ -163,6 +188,24 @@ def test_metrics_of_a_scan(spark: Any, frame: Any, root: str) -> None:
     (metrics,) = scan_metrics(query)
     assert (metrics["ffq_partitions_read"], metrics["ffq_partitions_pruned"]) == (1, 15)
     assert metrics["ffq_parts_pruned"] > 0
+
+
+def test_attempts_that_do_not_count_are_counted(spark: Any, tmp_path: Path) -> None:
+    """By the numbers of those that do: tasks that were tried again, and a stage."""
+    options, schema = WriteOptions(keys=("k",), partitions=2), pa.schema([("k", pa.int64())])
+    store = Store(str(tmp_path / "root"))
+    ledger, exchange = Ledger(store), prepare(store, options, schema)
+    query = ledger.begin("append", "app")
+    job = WriteJob.of(exchange, query, options)
+    outputs = [
+        write_attempt(store, job, task, attempt, [pa.record_batch([range(9)], schema=schema)])
+        for task, attempt in enumerate([1, 3, (2 << 16 | 1) + 1])
+    ]
+    ledger.commit(query, exchange, outputs)
+    counted = read(spark, str(tmp_path / "root")).groupBy("k").count()
+    assert len(counted.collect()) == 9
+    (metrics,) = scan_metrics(counted)
+    assert metrics["ffq_stale"] == 2 + 3
 
 
 @pytest.mark.parametrize("options", [{}, {"layout": "packed", "sortBy": "k"}], ids=str)

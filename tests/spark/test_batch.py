@@ -139,6 +139,20 @@ def test_columns_are_read_alone_and_in_their_given_order(spark: Any, root: str) 
     assert "'nam'" in message
 
 
+def test_an_exchange_may_have_columns_of_these_names(spark: Any, root: str, tmp_path: Any) -> None:
+    """A copy of an exchange with its metadata columns is one: they are rows like others."""
+    write(people(spark), root, **KEYED)
+    write(people(spark, 100), root)
+    found = read(spark, root, metadataColumns="true")
+    copy = str(tmp_path / "copy")
+    write(found, copy, **KEYED)
+    assert rows(read(spark, copy)) == rows(found)
+    assert {row[0] for row in read(spark, copy).select("_ffq_step").collect()} == {1, 2}
+    message = failure(lambda: read(spark, copy, metadataColumns="true"))
+    assert "FFQ_BAD_OPTION" in message
+    assert "_ffq_step" in message
+
+
 def test_metadata_columns_say_where_each_row_lies(spark: Any, root: str) -> None:
     """They name the part that holds the row."""
     write(people(spark), root, **KEYED)

@@ -5,7 +5,7 @@ import org.apache.spark.SparkContext
 /** Which Spark jobs a query's cancellation must reach: all of its SQL execution, now and later. */
 private object Cancels {
 
-  private val executions = Recent.map[Long, Long]()
+  private val executions = Recent.map[Long, java.lang.Long]()
   private val running = Recent.map[Long, Set[Int]]()
   private val canceled = Recent.map[Long, String]()
 
@@ -19,8 +19,7 @@ private object Cancels {
   def ended(execution: Long, job: Int): Unit =
     running.computeIfPresent(execution, (_, jobs) => jobs - job)
 
-  def cancel(query: Long, message: String): Unit = {
-    val execution = executions.get(query)
+  def cancel(query: Long, message: String): Unit = Option(executions.get(query)).foreach { execution =>
     if (canceled.putIfAbsent(execution, message) == null) {
       Option(running.get(execution)).foreach(_.foreach(cancelJob(_, message)))
     }

@@ -2,10 +2,11 @@ package io.ffq.spark
 
 import scala.util.control.NonFatal
 
+import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.connector.metric.CustomTaskMetric
 import org.apache.spark.sql.connector.read.{InputPartition, PartitionReader, PartitionReaderFactory}
-import org.apache.spark.sql.execution.datasources.v2.python.{PythonCustomMetric, PythonInputPartition, PythonPartitionReaderFactory, UserDefinedPythonDataSource}
+import org.apache.spark.sql.execution.datasources.v2.python.{PythonInputPartition, PythonPartitionReaderFactory, UserDefinedPythonDataSource}
 import org.apache.spark.sql.execution.python.ffq.{PythonColumns, PythonSettings, TaskReports}
 import org.apache.spark.sql.types._
 import org.apache.spark.sql.vectorized.ColumnarBatch
@@ -26,7 +27,7 @@ private class ColumnReaders(
   override def createColumnarReader(partition: InputPartition): PartitionReader[ColumnarBatch] =
     new PartitionReader[ColumnarBatch] {
 
-      private val metrics = PythonCustomMetric.pythonMetrics
+      private val metrics = TaskReports.metrics()
       private val reports = new TaskReports(PlanNote.text)
       private var rows = 0L
 
@@ -38,6 +39,11 @@ private class ColumnReaders(
         settings,
         metrics)
 
+      // The newest listener comes first: that of Spark's runner, which is there already, ends the worker.
+      TaskContext.get().addTaskCompletionListener[Unit] { task =>
+        if (!task.isFailed() && !task.isInterrupted()) hearOut()
+      }
+
       override def next(): Boolean = batches.hasNext
 
       override def get(): ColumnarBatch = {
@@ -46,7 +52,7 @@ private class ColumnReaders(
         batch
       }
 
-      override def close(): Unit = hearOut()
+      override def close(): Unit = ()
 
       /**
        * A merge join ends with its first side, and a limit with its last row. Spark ends the Python worker

@@ -1,5 +1,7 @@
 package io.ffq.spark
 
+import java.time.{Instant, LocalDate, LocalDateTime, ZoneOffset}
+
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.connector.catalog.{SupportsRead, Table, TableCapability}
@@ -42,6 +44,19 @@ private class ExchangeTable(table: PythonTable, source: PythonDataSourceV2) exte
 
 private object ExchangeTable {
 
+  /** Whether Python has all values of a filter: its years are 1 to 9999. */
+  def isKnownToPython(filter: Filter): Boolean = filter.asInstanceOf[Product].productIterator.forall(isKnown)
+
+  private def isKnown(value: Any): Boolean = value match {
+    case day: LocalDate => day.getYear >= 1 && day.getYear <= 9999
+    case day: java.sql.Date => isKnown(day.toLocalDate)
+    case time: LocalDateTime => isKnown(time.toLocalDate)
+    case time: Instant => isKnown(time.atOffset(ZoneOffset.UTC).toLocalDate)
+    case time: java.sql.Timestamp => isKnown(time.toInstant)
+    case several: Array[_] => several.forall(isKnown)
+    case _ => true
+  }
+
   /** None where Spark's table does not hold its source as expected. */
   def of(table: PythonTable): Option[ExchangeTable] =
     classOf[PythonTable].getDeclaredFields.find(_.getType == classOf[PythonDataSourceV2]).map { field =>
@@ -67,7 +82,7 @@ private class ExchangeScanBuilder(source: PythonDataSourceV2, all: StructType, o
   /** Python is asked only where it can leave something out: joins alone make a filter on every key. */
   private def mayPrune(filter: Filter): Boolean = filter match {
     case _: EqualTo | _: EqualNullSafe | _: In | _: IsNull | _: LessThan | _: LessThanOrEqual | _: GreaterThan |
-        _: GreaterThanOrEqual => true
+        _: GreaterThanOrEqual => ExchangeTable.isKnownToPython(filter)
     case _ => false
   }
 

@@ -10,8 +10,8 @@ import org.apache.spark.sql.connector.metric.{CustomMetric, CustomTaskMetric}
 import org.apache.spark.sql.connector.write.{BatchWrite, DataWriter, DataWriterFactory, PhysicalWriteInfo, Write => SparkWrite, WriterCommitMessage}
 import org.apache.spark.sql.execution.{ColumnarRule, ColumnarToRowExec, SparkPlan, UnaryExecNode}
 import org.apache.spark.sql.execution.datasources.v2.{AppendDataExec, OverwriteByExpressionExec}
-import org.apache.spark.sql.execution.datasources.v2.python.{PythonBatchWriterFactory, PythonCustomMetric, PythonWriterCommitMessage}
-import org.apache.spark.sql.execution.python.ffq.{PythonColumns, PythonSettings}
+import org.apache.spark.sql.execution.datasources.v2.python.{PythonBatchWriterFactory, PythonWriterCommitMessage}
+import org.apache.spark.sql.execution.python.ffq.{PythonColumns, PythonSettings, TaskReports}
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
 /**
@@ -94,7 +94,7 @@ private class Writers(python: PythonBatchWriterFactory, settings: PythonSettings
 
   override def createWriter(partition: Int, task: Long): DataWriter[InternalRow] = new DataWriter[InternalRow] {
 
-    private val metrics = PythonCustomMetric.pythonMetrics
+    private val metrics = TaskReports.metrics()
     private var message: Option[PythonWriterCommitMessage] = None
     private var shown = Array.empty[CustomTaskMetric]
 

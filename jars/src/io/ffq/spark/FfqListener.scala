@@ -48,9 +48,9 @@ class FfqListener(conf: SparkConf) extends SparkListener {
         val found = Write.in(query.analyzed)
         executions.put(execution, found)
         found.foreach { write =>
+          Cancels.opened(write.query, execution)
           Steward.start(conf)
           Steward.open(write)
-          Cancels.opened(write.query, execution)
         }
         found
     }

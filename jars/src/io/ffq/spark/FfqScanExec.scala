@@ -5,7 +5,7 @@ import org.apache.spark.sql.catalyst.{CatalystTypeConverters, InternalRow}
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.QueryPlan
 import org.apache.spark.sql.catalyst.plans.physical.{HashPartitioning, Partitioning, UnknownPartitioning}
-import org.apache.spark.sql.catalyst.util.truncatedString
+import org.apache.spark.sql.catalyst.util.{quoteIfNeeded, truncatedString}
 import org.apache.spark.sql.connector.read.{InputPartition, PartitionReaderFactory}
 import org.apache.spark.sql.execution.InSubqueryExec
 import org.apache.spark.sql.execution.datasources.v2.{DataSourceRDD, DataSourceV2ScanExecBase}
@@ -102,8 +102,8 @@ object FfqScanExec {
     case DynamicPruningExpression(in @ InSubqueryExec(column: Attribute, _, _, _, _, _)) =>
       in.values().filter(_.length <= MostValues).map { values =>
         val external = CatalystTypeConverters.createToScalaConverter(column.dataType)
-        sources.In(column.name, values.map(external))
-      }
+        sources.In(quoteIfNeeded(column.name), values.map(external))
+      }.filter(ExchangeTable.isKnownToPython)
     case _ => None
   }
 }

@@ -74,7 +74,7 @@ private object Steward {
       var open = true
       while (open) {
         val line = queue.poll((nextBeat - System.nanoTime()).max(0), TimeUnit.NANOSECONDS)
-        if (line != null) { sink.write(line); sink.newLine() }
+        if (line != null && line.nonEmpty) { sink.write(line); sink.newLine() }
         if (System.nanoTime() >= nextBeat) {
           sink.write(json.writeValueAsString(Map("event" -> "beat", "dropped" -> dropped.get)))
           sink.newLine()
@@ -108,7 +108,8 @@ private object Steward {
 
   /** Let the process finish its work, and never leave it behind. */
   def stop(): Unit = {
-    val started = synchronized { stopped = true; process }
+    // An empty line wakes the writer, which would else sleep until its next beat.
+    val started = synchronized { stopped = true; queue.offer(""); process }
     started.foreach { running =>
       if (!running.waitFor(GraceSeconds, TimeUnit.SECONDS)) running.destroyForcibly()
     }

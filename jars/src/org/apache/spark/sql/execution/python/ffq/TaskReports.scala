@@ -2,6 +2,8 @@ package org.apache.spark.sql.execution.python.ffq
 
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
 import org.apache.spark.api.python.{PythonFunction, SimplePythonFunction}
+import org.apache.spark.sql.execution.datasources.v2.python.PythonCustomMetric
+import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.util.CollectionAccumulator
 
 /**
@@ -27,4 +29,11 @@ class TaskReports(text: Array[Byte] => Option[String]) {
       })
     case other => other
   }
+}
+
+object TaskReports {
+
+  /** What Spark counts of a Python task, from 0: its own are shared by all tasks of a JVM. */
+  def metrics(): Map[String, SQLMetric] =
+    PythonCustomMetric.pythonMetrics.map { case (name, shared) => name -> new SQLMetric(shared.metricType) }
 }
