@@ -21,6 +21,7 @@ from ffq_spark.exchange.large_parts import Limits, read_large_part
 from ffq_spark.exchange.ledger import AttemptOutput
 from ffq_spark.exchange.part_file import check_part
 from ffq_spark.exchange.reader import Part
+from ffq_spark.exchange.sorting import check_sorted
 from ffq_spark.format import layout, manifest
 from ffq_spark.format.digest import Digest
 from ffq_spark.format.hashing import partition_ids
@@ -118,7 +119,8 @@ def registered_outputs(store: Store, job: WriteJob, map_tasks: int) -> list[Atte
 def examine(store: Store, job: WriteJob, id: AttemptId) -> AttemptOutput:
     """The output of an attempt that somebody else wrote: read in full, and found right.
 
-    Every row must lie in the partition that its key has; a reader would miss it otherwise.
+    Every row must lie in the partition that its key has, and in the order that the step promises;
+    a reader would miss it otherwise.
     """
     index = attempts.read_index(store, id)
     if index is None:
@@ -138,7 +140,8 @@ def _placed(store: Store, job: WriteJob, part: Part) -> Iterator[pa.RecordBatch]
     exchange, path = job.exchange, store.url(part["file"])
     if part["reduce"] >= exchange.partitions:
         raise BadCommit(f"partition {part['reduce']} of {exchange.partitions}: {path}")
-    for batch in read_large_part(store, part, Decoder(exchange.schema), _LIMITS):
+    batches = read_large_part(store, part, Decoder(exchange.schema), _LIMITS)
+    for batch in check_sorted(batches, job.sort_by, path):
         if exchange.weight is not None and batch.column(exchange.weight).null_count:
             raise BadCommit(f"a row has no weight: {path}")
         if exchange.partitions > 1:

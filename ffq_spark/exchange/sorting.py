@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 
+from ffq_spark.errors import CorruptPart
 from ffq_spark.exchange.merge import merge_sorted, row_order
 from ffq_spark.exchange.spill import Spilled
 
@@ -48,3 +50,19 @@ def _sorted(
     order = row_order(joined, by, stable=False)
     for start in range(0, len(order), rows):
         yield joined.take(pa.array(order[start : start + rows]))
+
+
+def check_sorted(
+    batches: Iterable[pa.RecordBatch], by: Sequence[str], path: str
+) -> Iterator[pa.RecordBatch]:
+    """The batches of a part as they are; an error if they are not sorted by these columns."""
+    last: pa.RecordBatch | None = None
+    for batch in batches:
+        if by and batch.num_rows:
+            rows = batch.select(list(by))
+            joined = rows if last is None else pa.concat_batches([last, rows])
+            order = row_order(joined, by)
+            if np.any(order[1:] < order[:-1]):
+                raise CorruptPart(f"its rows are not sorted by {', '.join(by)}", path=path)
+            last = rows.slice(rows.num_rows - 1)
+        yield batch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -13,6 +13,7 @@ from ffq_spark.exchange.attempts import read_index
 from ffq_spark.exchange.column_ranges import check_directory
 from ffq_spark.exchange.reader import Part, decode_part, fetch_part
 from ffq_spark.exchange.snapshot import READ_SCHEMA, Snapshot
+from ffq_spark.exchange.sorting import check_sorted
 from ffq_spark.format.hashing import partition_ids
 from ffq_spark.format.layout import AttemptId
 from ffq_spark.format.payload import Decoder
@@ -51,12 +52,13 @@ class VerifyReport:
 
 
 def verify_snapshot(snapshot: Snapshot, progress: Progress | None = None) -> VerifyReport:
-    """Read every part in full: bytes, rows, checksums, the rows' places, and the indexes."""
+    """Read every part in full: bytes, rows, checksums, places and order, and the indexes."""
     findings: list[Finding] = []
     parts = _listed_parts(snapshot, findings)
+    orders = {step.step: step.body.sort_by for step in snapshot.steps}
     rows = size = 0
     for done, part in enumerate(parts.to_pylist(), start=1):
-        findings += _findings(_check_part(snapshot, part))
+        findings += _findings(_check_part(snapshot, part, orders.get(part["step"], ())))
         rows += part["rows"]
         size += part["bytes"]
         if progress:
@@ -91,12 +93,13 @@ def _finding(error: FfqError) -> Finding:
     return Finding(error.code, error.path or "", error.message)
 
 
-def _check_part(snapshot: Snapshot, part: Part) -> Iterator[None]:
+def _check_part(snapshot: Snapshot, part: Part, order: Sequence[str]) -> Iterator[None]:
     exchange = snapshot.exchange
     path = snapshot.store.url(part["file"])
     data = fetch_part(snapshot.store, part)
     check_directory(exchange.schema, part, data, path)
-    for batch in decode_part(Decoder(exchange.schema), part, data, path):
+    batches = decode_part(Decoder(exchange.schema), part, data, path)
+    for batch in check_sorted(batches, order, path):
         _check_places(exchange, batch, part, path)
         yield
 

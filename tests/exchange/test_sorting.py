@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 
 import pyarrow as pa
@@ -11,7 +12,16 @@ from arrow_strategies import SORTABLE, cells, row_keys, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ffq_spark.exchange.sorting import sort_rows
+from ffq_spark import Exchange
+from ffq_spark.errors import CorruptPart
+from ffq_spark.exchange.job import WriteJob
+from ffq_spark.exchange.ledger import Ledger
+from ffq_spark.exchange.outputs import examine
+from ffq_spark.exchange.sorting import check_sorted, sort_rows
+from ffq_spark.exchange.write import prepare
+from ffq_spark.exchange.writer import write_attempt
+from ffq_spark.options import WriteOptions
+from ffq_spark.store import Store
 
 
 @st.composite
@@ -67,3 +77,34 @@ def test_what_does_not_fit_goes_through_disk(keys: str) -> None:
         rows, last = rows + found.num_rows, found["k"][-1].as_py()
     assert rows == count
     assert peak < 4 * limit
+
+
+@settings(max_examples=100)
+@given(unsorted())
+def test_rows_out_of_order_are_found(case: tuple[list[pa.RecordBatch], list[str]]) -> None:
+    batches, by = case
+    keys = [key for batch in batches for key in row_keys(pa.Table.from_batches([batch]), by)]
+    if all(one <= two for one, two in pairwise(keys)):
+        assert list(check_sorted(batches, by, "part")) == batches
+    else:
+        with pytest.raises(CorruptPart, match="not sorted by k0"):
+            list(check_sorted(batches, by, "part"))
+
+
+def test_a_step_that_promises_an_order_it_lacks_is_refused_and_found(root: str) -> None:
+    """Whoever registers files that he wrote himself, and in a committed step."""
+    options = WriteOptions(keys=("k",), partitions=1, sort_by=("k",))
+    store, schema = Store(root), pa.schema([("k", pa.int64())])
+    exchange = prepare(store, options, schema)
+    ledger = Ledger(store)
+    query = ledger.begin("append", "app")
+    job = WriteJob.of(exchange, query, options)
+    rows = [pa.record_batch([[5, 1, 3]], schema=schema)]
+    unsorted = write_attempt(store, replace(job, sort_by=()), 0, 1, rows)
+    with pytest.raises(CorruptPart, match="not sorted by k"):
+        examine(store, job, unsorted.id)
+    ordered = write_attempt(store, job, 0, 2, rows)
+    assert examine(store, job, ordered.id).id == ordered.id
+    ledger.commit(query, exchange, [unsorted], sort_by=("k",))
+    (finding,) = Exchange(root).verify().findings
+    assert (finding.code, finding.message) == ("FFQ_CORRUPT_PART", "its rows are not sorted by k")
