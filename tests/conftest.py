@@ -22,6 +22,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+# A short-lived Java spends half of its time on optimizing code that runs once.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 # `FFQ_LAYOUT=packed pytest` runs the suite with that layout where a test asks for none itself.
 LAYOUT = os.environ.get("FFQ_LAYOUT", "parts")

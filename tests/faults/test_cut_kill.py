@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -25,7 +24,6 @@ def run(folder: Path) -> int:
     command = [sys.executable, str(APPLICATION), str(folder), "2", "c"]
     return subprocess.run(
         command,
-        env={**os.environ, "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
         capture_output=True,
         start_new_session=True,
         check=False,

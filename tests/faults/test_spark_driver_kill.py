@@ -35,13 +35,9 @@ POINTS = [(change, "before") for change in (1, 2, 4, 5, 6)]
 NEVER = (CHANGES + 1, "before")
 
 
-# A short-lived Java spends most of its start on optimizing code that runs once.
-JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-
-
 def run_driver(root: str, change: int, moment: str) -> int:
     """Run the application; its exit code."""
-    environment = {"PYTHONPATH": str(APPLICATION.parent), "JDK_JAVA_OPTIONS": JAVA}
+    environment = {"PYTHONPATH": str(APPLICATION.parent)}
     done = subprocess.run(
         [sys.executable, str(APPLICATION), root, str(change), moment, str(KILLED)],
         env={**os.environ, **environment},

@@ -26,9 +26,9 @@ APPLICATION = Path(__file__).with_name("fault_chain_app.py")
 LINKS = (("first", "second"), ("second", "third"))
 ROWS = 12
 
-# A short-lived Java spends most of its start on loading classes, and on optimizing code that runs
-# once: the first one keeps its classes for the others.
-JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable"
+# A short-lived Java spends most of its start on loading classes: the first one keeps its own for
+# the others.
+JAVA = f"{os.environ['JDK_JAVA_OPTIONS']} -Xlog:disable"
 CATCHING_UP_SECONDS = 12
 
 
