@@ -11,7 +11,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -166,7 +166,8 @@ class Queries:
         with self._lock:
             live = list(self._live.values())
         for running in live:
-            self._end(running.query, QueryState.CANCELED, "the service is shutting down")
+            with _nonetheless():
+                self._end(running.query, QueryState.CANCELED, "the service is shutting down")
         self._pool.shutdown(wait=False, cancel_futures=True)
         started = [running for running in live if running.state is QueryState.RUNNING]
         deadline = time.monotonic() + seconds
@@ -174,7 +175,10 @@ class Queries:
             if time.monotonic() > deadline:
                 logger.warning("a query of Spark is not gone after %s s", seconds)
                 break
-            self._enforce()
+            with _nonetheless():
+                # Not by their records: those may not be there.
+                for running in started:
+                    self._jobs.cancel(running.query)
             time.sleep(_TICK_SECONDS)
         self._watcher.join(seconds)
 
@@ -186,6 +190,9 @@ class Queries:
                 return
             running.deadline = time.monotonic() + self._options.query_timeout
             running.state = QueryState.RUNNING
+            if self._closed.is_set():
+                # Whoever closes waits only for those that ran before.
+                return
             self._jobs.run(running.query, running.sql, running.view)
             self._end(running.query, QueryState.SUCCEEDED, "")
         except Exception as error:
@@ -201,15 +208,12 @@ class Queries:
     def _watch(self) -> None:
         next_sweep = 0.0
         while not self._closed.wait(_TICK_SECONDS):
-            try:
+            with _nonetheless():
                 self._enforce()
                 if time.monotonic() >= next_sweep:
-                    self._records.remove_old(self._options.results_ttl, self._live.__contains__)
                     wait = min(_SWEEP_SECONDS, self._options.results_ttl / 2)
                     next_sweep = time.monotonic() + wait
-            except Exception as error:
-                # Storage or Spark may fail for a while; the next look is soon.
-                logger.warning("queries: %s", error)
+                    self._records.remove_old(self._options.results_ttl, self._live.__contains__)
 
     def _enforce(self) -> None:
         """Cancel Spark's jobs of queries that have ended, or must."""
@@ -225,3 +229,12 @@ class Queries:
 
     def _end(self, query: int, state: QueryState, message: str, who: str = _BY_SERVER) -> EndRecord:
         return self._records.end(query, state, message, who)
+
+
+@contextlib.contextmanager
+def _nonetheless() -> Iterator[None]:
+    """Storage or Spark may fail for a while; what comes next is done all the same."""
+    try:
+        yield
+    except Exception as error:
+        logger.warning("queries: %s", error)

@@ -5,15 +5,18 @@ An end is create-once: it never changes, and outlives the server.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from ffq_spark.errors import QueryNotFound
+from ffq_spark.errors import CorruptRecord, QueryNotFound
 from ffq_spark.exchange.status import QueryState
 from ffq_spark.format import layout
 from ffq_spark.format.ids import now_ms, query_time_ms
 from ffq_spark.format.records import JsonRecord
 from ffq_spark.store import Store
+
+logger = logging.getLogger("ffq_spark.service")
 
 _MESSAGE_LENGTH = 2_000
 
@@ -82,14 +85,19 @@ class QueryRecords:
         for query in set(self._queries()):
             if is_live(query) or query_time_ms(query) > before:
                 continue
-            ended = self.ended(query)
+            try:
+                ended = self.ended(query)
+            except CorruptRecord as error:
+                logger.warning("query %d is kept: %s", query, error)
+                continue
             if ended is None or ended.at_ms <= before:
                 self._remove(query)
 
     def _queries(self) -> Iterator[int]:
+        """Those with a record: whatever else lies here is somebody else's, numbers too."""
         for entry in self._store.list(""):
             query = layout.parse_number(entry.name.partition(".")[0])
-            if query is not None:
+            if query is not None and entry.name in (_submitted(query), _end(query)):
                 yield query
 
     def _remove(self, query: int) -> None:
