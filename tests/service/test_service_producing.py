@@ -319,6 +319,18 @@ def test_files_that_are_not_there_or_not_whole_are_refused(service: Connection, 
     step.register(0, 1)
 
 
+@pytest.mark.part_files
+def test_files_with_what_is_no_text_are_refused(service: Connection, root: str) -> None:
+    """Nobody has a checksum of them yet, and who reads them later believes it."""
+    step = begin(service)
+    part = next(Path(root, written(root, step.query).directory).glob("*.ipc"))
+    data = part.read_bytes()
+    at = data.index(b"000000")
+    part.write_bytes(data[:at] + b"\xff" + data[at + 1 :])
+    with pytest.raises(CorruptPart, match="not valid Arrow data"):
+        step.register(0, 1)
+
+
 def test_rows_in_a_wrong_partition_are_refused(service: Connection, root: str) -> None:
     """A reader that looks for their key would miss them."""
     step = begin(service)

@@ -336,6 +336,26 @@ def test_a_part_is_fetched_as_its_bytes(
         assert found == data[start:end]
 
 
+@pytest.mark.part_files
+@pytest.mark.parametrize("credits", [1_000, 1 << 30], ids=["in pieces", "whole"])
+def test_a_damaged_part_is_not_fetched(
+    connect: Any, one_part: tuple[ffq.Exchange, int, bytes], credits: int
+) -> None:
+    exchange, query, data = one_part
+    (part,) = exchange.parts(partitions=3)["file"].to_pylist()
+    path = Path(exchange.root, part)
+    path.write_bytes(data.replace(b"0" * 50, b"1" * 50, 1))
+    remote = connect({"x": exchange.root}, server_credits=credits, max_readers=1).exchange("x")
+    for ask in (
+        lambda: exchange.fetch(query, 0, 3),
+        lambda: remote.fetch(query, 0, 3),
+        lambda: remote.fetch(query, 0, 3, max_bytes=10),
+        lambda: remote.fetch_batches(query, 0, 3),
+    ):
+        with pytest.raises(CorruptPart, match="checksum mismatch"):
+            ask()
+
+
 def test_chunks_are_of_64_kib(connect: Any, one_part: tuple[ffq.Exchange, int, bytes]) -> None:
     exchange, query, data = one_part
     service = connect({"x": exchange.root})
