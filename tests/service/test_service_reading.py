@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -26,7 +29,9 @@ from ffq_spark.errors import (
     PartitionNotFound,
     StepNotFound,
     TicketStale,
+    Unavailable,
 )
+from ffq_spark.service.line import Line
 
 MANY = 2_000
 
@@ -298,6 +303,47 @@ def test_a_damaged_part_is_an_error_that_names_it_and_no_row_of_it_is_given(
     with pytest.raises(CorruptPart) as caught:
         reader.read_next_batch()
     assert f"x/{part}" in str(caught.value) and root not in str(caught.value)
+
+
+def test_a_ticket_of_an_exchange_that_was_written_anew_is_good(connect: Any, root: str) -> None:
+    service = connect({"x": root})
+    for first in (0, 1_000):
+        shutil.rmtree(root, ignore_errors=True)
+        write(root, rows(first, 50))
+        found = service.exchange("x").read().read_all()
+        assert sorted(found["id"].to_pylist()) == list(range(first, first + 50))
+
+
+def test_a_text_is_one_key(connect: Any, tmp_path: Path) -> None:
+    batch = pa.record_batch({"one": ["a", "ab"], "two": ["b", "b"]})
+    roots = {name: str(tmp_path / name) for name in ("by-1", "by-2")}
+    write(roots["by-1"], batch, keys=("one",))
+    write(roots["by-2"], batch, keys=("one", "two"))
+    service = connect(roots)
+    assert service.exchange("by-1").read(key="ab").read_all()["one"].to_pylist() == ["ab"]
+    assert service.exchange("by-2").read(key=("a", "b")).read_all()["one"].to_pylist() == ["a"]
+    with pytest.raises(BadOption):
+        service.exchange("by-2").read(key="ab")
+
+
+def test_a_stream_that_cannot_go_on_says_so_at_once() -> None:
+    class Cut:
+        """A service that is gone after the first rows."""
+
+        asked = 0
+
+        def do_get(self, ticket: Any, options: Any) -> Any:
+            self.asked += 1
+            yield SimpleNamespace(data=rows(0, 5))
+            raise flight.FlightUnavailableError("gone")
+
+    client = Cut()
+    found = Line(client, None, retries=8).stream(b'{"kind": "results", "query": 5}')
+    assert next(found).num_rows == 5
+    started = time.monotonic()
+    with pytest.raises(Unavailable, match="cannot go on"):
+        next(found)
+    assert client.asked == 1 and time.monotonic() - started < 2
 
 
 def test_a_key_is_not_taken_for_another_that_python_calls_equal(
