@@ -25,12 +25,13 @@ from ffq_spark.errors import (
     TimedOut,
     Unavailable,
 )
+from ffq_spark.exchange import leases
 from ffq_spark.exchange.status import QueryState
 from ffq_spark.format import layout
 from ffq_spark.format.ids import new_query
 from ffq_spark.options import ServeOptions
 from ffq_spark.service.access import Access
-from ffq_spark.service.query_records import EndRecord, QueryRecords
+from ffq_spark.service.query_records import ALIVE_SECONDS, EndRecord, QueryRecords
 from ffq_spark.service.spark_jobs import SparkJobs, told
 from ffq_spark.store import Store
 
@@ -109,10 +110,10 @@ class Queries:
         """Where a query stands: an end is for ever, and why it came may be the owner's alone."""
         submitted, ended = self._records.of(query)
         running = self._live.get(query)
-        if ended is None and running is None:
+        if ended is None and running is None and not self._records.is_elsewhere(submitted):
             # Its server is gone, and with it the Spark job or whoever would tell of it.
             ended = self._end(query, QueryState.FAILED, "the service that ran it is gone")
-        state = running.state if ended is None and running else QueryState.FAILED
+        state = running.state if running else QueryState.RUNNING
         message, at = "", None
         if ended is not None:
             state, at = QueryState[ended.state], ended.at_ms
@@ -193,7 +194,8 @@ class Queries:
             if self._closed.is_set():
                 # Whoever closes waits only for those that ran before.
                 return
-            self._jobs.run(running.query, running.sql, running.view)
+            with leases.kept(self._records.renew, ALIVE_SECONDS):
+                self._jobs.run(running.query, running.sql, running.view)
             self._end(running.query, QueryState.SUCCEEDED, "")
         except Exception as error:
             # A query that was canceled or timed out has ended already; this changes nothing.
@@ -204,6 +206,9 @@ class Queries:
             running.gone.set()
             with self._lock:
                 self._live.pop(running.query, None)
+            if not self._live:
+                with _nonetheless():
+                    self._records.release()
 
     def _watch(self) -> None:
         next_sweep = 0.0

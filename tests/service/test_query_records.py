@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import socket
 import threading
@@ -13,6 +14,7 @@ import pytest
 
 import ffq_spark as ffq
 from ffq_spark.errors import StoreFailed
+from ffq_spark.exchange import leases
 from ffq_spark.exchange.status import QueryState
 from ffq_spark.options import ServeOptions
 from ffq_spark.service import queries as service_queries
@@ -129,3 +131,41 @@ def test_a_service_hangs_up_even_if_its_queries_cannot_be_ended(
     ended()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", served.server.port))
+
+
+def test_a_query_of_a_server_that_lives_is_not_removed_by_another(tmp_path: Path) -> None:
+    first, second = (QueryRecords(Store(str(tmp_path))) for _ in range(2))
+    first.submitted(5, "one")
+    path = tmp_path / "5.submitted.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "submitted_at_ms": 1}))
+    first.renew()
+    second.remove_old(0, nobody)
+    assert path.exists()
+    first.release()
+    second.remove_old(0, nobody)
+    assert files(tmp_path) == set()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.usefixtures("without_spark")
+def test_a_query_of_another_server_runs_until_it_ends_or_its_server_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "RENEWALS", 300)
+    first, second = (Queries(None, str(tmp_path), ServeOptions(sql=True)) for _ in range(2))
+    query = first.submit(ANYBODY, "select 1", None)
+    assert second.status(ANYBODY, query)["state"] == "RUNNING"
+    path = tmp_path / f"{query}.submitted.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "submitted_at_ms": 1}))
+    while not list(tmp_path.glob("*.alive.json")):
+        time.sleep(0.01)
+    assert second.status(ANYBODY, query)["state"] == "RUNNING"
+    assert second.cancel(ANYBODY, query, "by the other")["state"] == "CANCELED"
+    while list(tmp_path.glob("*.alive.json")):
+        time.sleep(0.01)
+    assert first.status(ANYBODY, query)["message"] == "by the other"
+    lost = json.dumps({**json.loads(path.read_text()), "query": 5})
+    (tmp_path / "5.submitted.json").write_text(lost)
+    assert second.status(ANYBODY, 5)["state"] == "FAILED"
+    first.close()
+    second.close()
