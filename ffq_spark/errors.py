@@ -310,7 +310,7 @@ class CorruptRecord(FfqIoError):
 
 
 class StoreFailed(FfqIoError):
-    """The storage did not do what it was asked."""
+    """The storage, or the local disk, did not do what it was asked."""
 
     code = "FFQ_STORE_FAILED"
 

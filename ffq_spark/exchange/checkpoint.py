@@ -24,7 +24,7 @@ from ffq_spark.errors import CorruptRecord
 from ffq_spark.format import layout, manifest
 from ffq_spark.format.manifest import PART_FIELDS
 from ffq_spark.format.payload import checksum
-from ffq_spark.format.records import StepRecord
+from ffq_spark.format.records import StepBody, StepRecord
 from ffq_spark.store import Store
 
 FIRST_SIZE = 64
@@ -99,18 +99,23 @@ def step_parts(
     step: StepRecord, data: bytes | None, path: str, *, statistics: bool = True
 ) -> pa.Table:
     """The parts of a step by its manifest, which must be the one that the step remembers."""
-    body = step.body
+    table = committed_parts(step.body, data, path, statistics=statistics)
+    numbers = (step.step, step.body.query)
+    leading = [pa.repeat(pa.scalar(value, pa.int64()), table.num_rows) for value in numbers]
+    return pa.table(
+        [*leading, *table.columns], schema=pa.schema([*list(PARTS_SCHEMA)[:2], *table.schema])
+    )
+
+
+def committed_parts(
+    body: StepBody, data: bytes | None, path: str, *, statistics: bool = True
+) -> pa.Table:
+    """The same of a step whose number does not matter."""
     if data is None:
         raise CorruptRecord("the manifest is missing", path=path)
     if len(data) != body.manifest_bytes or manifest.digest(data) != body.manifest_checksum:
         raise CorruptRecord("the manifest is not the one that was committed", path=path)
-    table = manifest.decode(data, path, statistics=statistics)
-    leading = [
-        pa.repeat(pa.scalar(value, pa.int64()), table.num_rows) for value in (step.step, body.query)
-    ]
-    return pa.table(
-        [*leading, *table.columns], schema=pa.schema([*list(PARTS_SCHEMA)[:2], *table.schema])
-    )
+    return manifest.decode(data, path, statistics=statistics)
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,11 @@ from ffq_spark.exchange.consumers import ConsumerRecord, HoldRecord
 from ffq_spark.exchange.keys import key_predicates, matching_rows
 from ffq_spark.exchange.ledger import Ledger
 from ffq_spark.exchange.reader import METADATA_FIELDS, fetch_part
+from ffq_spark.exchange.registered_parts import registered_part
 from ffq_spark.exchange.removal import GcReport, OnRemoved
 from ffq_spark.exchange.resolution import Resolved
 from ffq_spark.exchange.snapshot import (
     Snapshot,
-    registered_part,
     take_snapshot,
 )
 from ffq_spark.exchange.status import QueryStatus, all_statuses, query_status

@@ -19,7 +19,14 @@ from numpy.typing import NDArray
 
 from ffq_spark.exchange.batch_streams import Stream, cut
 from ffq_spark.exchange.column_ranges import Selection
-from ffq_spark.exchange.part_file import Bytes, HeldBytes, PartBytes, check_part
+from ffq_spark.exchange.part_file import (
+    PIECE_BYTES,
+    Bytes,
+    Checked,
+    HeldBytes,
+    PartBytes,
+    check_part,
+)
 from ffq_spark.exchange.reader import (
     Part,
     RowShape,
@@ -28,7 +35,8 @@ from ffq_spark.exchange.reader import (
     fetch_parts,
     validate,
 )
-from ffq_spark.exchange.spill import Spilled
+from ffq_spark.exchange.slices import slices
+from ffq_spark.exchange.spill import Spilled, SpillFile
 from ffq_spark.format import payload
 from ffq_spark.format.payload import Decoder
 from ffq_spark.store import Store
@@ -46,6 +54,10 @@ class Limits:
     @property
     def batch_bytes(self) -> int:
         return max(1, self.part_bytes // 2)
+
+    def piece_bytes(self, store: Store) -> int:
+        """How much of a large part is read at once: elsewhere each request takes its time."""
+        return PIECE_BYTES if store.is_local else max(PIECE_BYTES, self.part_bytes // 2)
 
 
 def read_bounded(
@@ -77,10 +89,14 @@ def read_bounded(
 
 
 def read_large_part(
-    store: Store, part: Part, decoder: Decoder, limits: Limits
+    store: Store, part: Part, decoder: Decoder, limits: Limits, checked: Checked | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a part of any size, verified in full before the first is given."""
-    source = PartBytes(store, part, check_part(store, part))
+    """The rows of a part of any size, verified in full before the first is given.
+
+    One that was `checked` is not read a second time, and is as it was then.
+    """
+    checked = checked or check_part(store, part, limits.piece_bytes(store))
+    source = PartBytes(store, part, checked)
     return _batches(source, part, store.url(part["file"]), decoder, limits)
 
 
@@ -97,53 +113,74 @@ def _batches(
     source: Bytes, part: Part, path: str, decoder: Decoder, limits: Limits
 ) -> Iterator[pa.RecordBatch]:
     rows = batches = 0
-    for stream in cut(source, limits.batch_bytes, part.get("chunks") or (), path):
-        for batch, places in _loaded(stream, path, decoder, limits):
+    full = part.get("checksum") is None
+    for stream in cut(source, limits.batch_bytes, path):
+        for batch, place in _loaded(stream, path, decoder, limits, full=full):
             rows += batch.num_rows
             batches += 1
-            for piece in _slices(batch, limits.batch_bytes):
-                if part.get("checksum") is None:
-                    validate(piece, path, full=True)
-                yield _copied(piece, places) if places else piece
+            for piece in slices(batch, limits.batch_bytes):
+                yield _copied(piece, place) if place else piece
     check_counts(rows, batches, part, path)
 
 
 def _loaded(
-    stream: Stream, path: str, decoder: Decoder, limits: Limits
-) -> Iterator[tuple[pa.RecordBatch, list[Spilled]]]:
-    """The batches of a stream, and where on disk they lie, if they do."""
-    places = [stream.spilled] if stream.spilled else []
+    stream: Stream, path: str, decoder: Decoder, limits: Limits, *, full: bool
+) -> Iterator[tuple[pa.RecordBatch, Spilled | None]]:
+    """The batches of a stream, validated, and where on disk they lie, if they do."""
     if stream.unpacked_bytes > limits.batch_bytes:
-        columns: list[Spilled] = []
-        for column in decoder.columns():
-            with limits.loading:
-                columns += (Spilled.of_batches([one]) for one in column.batches(stream.data, path))
-                for place in places:
-                    place.forget()
-        yield _side_by_side(columns), columns
+        yield _spilled_columns(stream, path, decoder, limits, full=full)
         return
     for batch in decoder.batches(stream.data, path):
-        yield batch, places
+        _validate(batch, path, stream.spilled, full=full)
+        yield batch, stream.spilled
 
 
-def _side_by_side(columns: Sequence[Spilled]) -> pa.RecordBatch:
-    """Batches of one column each as one batch."""
-    batches = [pa.ipc.open_stream(column.data).read_next_batch() for column in columns]
-    schema = pa.schema([batch.schema.field(0) for batch in batches])
-    return pa.RecordBatch.from_arrays([batch.column(0) for batch in batches], schema=schema)
+def _validate(batch: pa.RecordBatch, path: str, place: Spilled | None, *, full: bool) -> None:
+    """Refuse a batch that is not what it says: before that, not even its size may be asked for.
+
+    A column at a time, so that no more of what lies on disk is in memory.
+    """
+    for number in range(batch.num_columns):
+        validate(batch.select([number]), path, full=full)
+        if place:
+            place.forget()
 
 
-def _slices(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
-    count = max(1, batch.num_rows * limit // max(1, batch.nbytes))
-    for start in range(0, batch.num_rows, count):
-        yield batch.slice(start, count)
+def _spilled_columns(
+    stream: Stream, path: str, decoder: Decoder, limits: Limits, *, full: bool
+) -> tuple[pa.RecordBatch, Spilled]:
+    """A compressed batch, unpacked on disk a column at a time, all in one file."""
+    starts: list[int] = []
+
+    def fill(file: SpillFile) -> None:
+        for column in decoder.columns():
+            with limits.loading:
+                starts.append(file.tell())
+                file.write_stream(_validated(column.batches(stream.data, path), path, full=full))
+                if stream.spilled:
+                    stream.spilled.forget()
+
+    place = Spilled(fill)
+    ends = [*starts[1:], len(place.data)]
+    spans = zip(starts, ends, strict=True)
+    columns = [pa.ipc.open_stream(place.data[a:b]).read_next_batch() for a, b in spans]
+    schema = pa.schema([column.schema.field(0) for column in columns])
+    arrays = [column.column(0) for column in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema), place
 
 
-def _copied(batch: pa.RecordBatch, places: Sequence[Spilled]) -> pa.RecordBatch:
+def _validated(
+    batches: Iterator[pa.RecordBatch], path: str, *, full: bool
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        validate(batch, path, full=full)
+        yield batch
+
+
+def _copied(batch: pa.RecordBatch, place: Spilled) -> pa.RecordBatch:
     """A slice in memory of its own: pages of a file count whole, with their neighbours."""
     copy = pa.ipc.read_record_batch(batch.serialize(), batch.schema)
-    for place in places:
-        place.forget()
+    place.forget()
     return copy
 
 

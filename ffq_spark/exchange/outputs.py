@@ -19,7 +19,7 @@ from ffq_spark.exchange import attempts
 from ffq_spark.exchange.job import WriteJob
 from ffq_spark.exchange.large_parts import Limits, read_large_part
 from ffq_spark.exchange.ledger import AttemptOutput
-from ffq_spark.exchange.part_file import check_part
+from ffq_spark.exchange.part_file import Checked, check_part
 from ffq_spark.exchange.reader import Part
 from ffq_spark.exchange.sorting import check_sorted
 from ffq_spark.format import layout, manifest
@@ -129,18 +129,20 @@ def examine(store: Store, job: WriteJob, id: AttemptId) -> AttemptOutput:
     table = attempts.parts_of([index])
     checksums, digest = [], Digest()
     for part in table.to_pylist():
-        found = {**part, "step": None, "checksum": check_part(store, {**part, "step": None}).digest}
-        checksums.append(found["checksum"])
-        for batch in _placed(store, job, found):
+        found = {**part, "step": None}
+        checked = check_part(store, found, _LIMITS.piece_bytes(store))
+        checksums.append(checked.digest)
+        for batch in _placed(store, job, found, checked):
             digest += Digest.of(batch) if job.digests else Digest()
     return AttemptOutput(id, manifest.encode(_manifest(job, table, checksums)), digest)
 
 
-def _placed(store: Store, job: WriteJob, part: Part) -> Iterator[pa.RecordBatch]:
+def _placed(store: Store, job: WriteJob, part: Part, checked: Checked) -> Iterator[pa.RecordBatch]:
+    """The batches of a part, each valid in full: the checksum is ours, and vouches for nothing."""
     exchange, path = job.exchange, store.url(part["file"])
     if part["reduce"] >= exchange.partitions:
         raise BadCommit(f"partition {part['reduce']} of {exchange.partitions}: {path}")
-    batches = read_large_part(store, part, Decoder(exchange.schema), _LIMITS)
+    batches = read_large_part(store, part, Decoder(exchange.schema), _LIMITS, checked)
     for batch in check_sorted(batches, job.sort_by, path):
         if exchange.weight is not None and batch.column(exchange.weight).null_count:
             raise BadCommit(f"a row has no weight: {path}")

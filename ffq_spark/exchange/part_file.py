@@ -16,9 +16,12 @@ import xxhash
 
 from ffq_spark.errors import CorruptPart
 from ffq_spark.exchange.reader import Part, fetch_range
+from ffq_spark.format.chunks import ChunkSums
+from ffq_spark.format.index import Chunk
 from ffq_spark.store import Store
 
 PIECE_BYTES = 256 << 10
+_NOTHING: tuple[int, pa.Buffer] = (-1, pa.py_buffer(b""))
 
 
 @dataclass(frozen=True)
@@ -27,24 +30,30 @@ class Checked:
 
     digest: int
     pieces: array[int]
+    piece_bytes: int
 
 
-def check_part(store: Store, part: Part) -> Checked:
+def check_part(store: Store, part: Part, piece_bytes: int = PIECE_BYTES) -> Checked:
     """Read a part, a piece at a time, and compare all of it with what was committed."""
+    path, expected = store.url(part["file"]), part.get("checksum")
+    chunks = [Chunk(**chunk) for chunk in part.get("chunks") or ()]
+    sums = ChunkSums(chunks, part["bytes"], path) if chunks else None
     whole, pieces = xxhash.xxh3_64(), array("Q")
-    for start in range(0, part["bytes"], PIECE_BYTES):
-        data = _piece(store, part, start)
+    for start in range(0, part["bytes"], piece_bytes):
+        data = _piece(store, part, start, piece_bytes)
         whole.update(data)
         pieces.append(xxhash.xxh3_64_intdigest(data))
-    digest, expected = int(whole.intdigest()), part.get("checksum")
+        if sums is not None:
+            sums.update(data)
+    digest = int(whole.intdigest())
     if expected is not None and digest != expected:
-        raise CorruptPart("checksum mismatch", path=store.url(part["file"]))
-    return Checked(digest, pieces)
+        raise CorruptPart("checksum mismatch", path=path)
+    return Checked(digest, pieces, piece_bytes)
 
 
-def _piece(store: Store, part: Part, start: int) -> pa.Buffer:
+def _piece(store: Store, part: Part, start: int, piece_bytes: int) -> pa.Buffer:
     left = part["bytes"] - start
-    size = min(PIECE_BYTES, left)
+    size = min(piece_bytes, left)
     asked = size + (part["ends_file"] and size == left)
     data = fetch_range(store, part["file"], part["offset"] + start, asked, part.get("step"))
     if len(data) != size:
@@ -60,14 +69,16 @@ class Bytes(Protocol):
     left: int
 
     def pieces(self, size: int) -> Iterator[pa.Buffer]:
-        """The next `size` bytes, in pieces."""
+        """The next `size` bytes, in pieces; at once an error, if there are not so many."""
         ...
 
 
 def take(source: Bytes, size: int) -> bytearray:
     """The next `size` bytes, together."""
+    # Asked for first: what damage takes for a size may not fit into memory.
+    pieces = source.pieces(size)
     found, place = bytearray(size), 0
-    for piece in source.pieces(size):
+    for piece in pieces:
         found[place : place + len(piece)] = memoryview(piece)
         place += len(piece)
     return found
@@ -81,23 +92,28 @@ class PartBytes:
         self._part = part
         self._checked = checked
         self._position = start
-        self._held: tuple[int, pa.Buffer] = (-1, pa.py_buffer(b""))
+        self._held = _NOTHING
         self.left = max(0, part["bytes"] - start)
 
     def pieces(self, size: int) -> Iterator[pa.Buffer]:
         if size > self.left:
             raise CorruptPart("a batch is cut", path=self._store.url(self._part["file"]))
         self.left -= size
-        end = self._position + size
+        return self._until(self._position + size)
+
+    def _until(self, end: int) -> Iterator[pa.Buffer]:
         while self._position < end:
-            number, start = divmod(self._position, PIECE_BYTES)
+            number, start = divmod(self._position, self._checked.piece_bytes)
             data = self._same(number)[start : start + end - self._position]
             self._position += len(data)
             yield data
 
     def _same(self, number: int) -> pa.Buffer:
         if self._held[0] != number:
-            data = _piece(self._store, self._part, number * PIECE_BYTES)
+            # No two pieces are held at once.
+            self._held = _NOTHING
+            size = self._checked.piece_bytes
+            data = _piece(self._store, self._part, number * size, size)
             if xxhash.xxh3_64_intdigest(data) != self._checked.pieces[number]:
                 path = self._store.url(self._part["file"])
                 raise CorruptPart("the file changed while it was read", path=path)
@@ -123,4 +139,4 @@ class HeldBytes:
             raise CorruptPart("a batch is cut", path=self._path)
         start = len(self._data) - self.left
         self.left -= size
-        yield self._data[start : start + size]
+        return iter((self._data[start : start + size],))

@@ -15,6 +15,7 @@ from ffq_spark.exchange.column_ranges import ColumnRanges, Selection
 from ffq_spark.exchange.log import StepLog
 from ffq_spark.exchange.ranges import Range, join_ranges
 from ffq_spark.format import layout, payload
+from ffq_spark.format.chunks import check_chunks
 from ffq_spark.format.conform import conform
 from ffq_spark.format.index import Chunk
 from ffq_spark.format.payload import Decoder
@@ -220,7 +221,7 @@ def _checked(data: pa.Buffer, part: Part, path: str, verify: str) -> pa.Buffer:
         if expected is not None and payload.checksum(data) != expected:
             raise CorruptPart("checksum mismatch", path=path)
         if chunks:
-            payload.check_chunks(data, tuple(Chunk(**chunk) for chunk in chunks), path)
+            check_chunks(data, [Chunk(**chunk) for chunk in chunks], path)
     return data
 
 

@@ -16,7 +16,6 @@ from ffq_spark.errors import (
     CorruptIndex,
     CorruptRecord,
     ExchangeNotFound,
-    NoAttempts,
     PartitionNotFound,
     QueryNotFound,
     Unsupported,
@@ -25,12 +24,10 @@ from ffq_spark.exchange import attempts
 from ffq_spark.exchange.checkpoint import PARTS_SCHEMA, Checkpoint, step_parts
 from ffq_spark.exchange.ledger import Ledger
 from ffq_spark.exchange.log import StepLog, Steps
+from ffq_spark.exchange.part_schema import part_schema
 from ffq_spark.exchange.pruning import Predicate, matching_partitions, may_match
 from ffq_spark.exchange.ranges import ENDS_FILE, with_file_ends
-from ffq_spark.exchange.reader import Part, fetch_part
-from ffq_spark.format import layout, payload
-from ffq_spark.format.index import MapTaskIndex
-from ffq_spark.format.layout import AttemptId
+from ffq_spark.format import layout
 from ffq_spark.format.records import ExchangeRecord, Outcome, OutcomeRecord, StepRecord
 from ffq_spark.options import ReadOptions
 from ffq_spark.store import Store
@@ -215,16 +212,16 @@ def _one_query(store: Store, ledger: Ledger, options: ReadOptions) -> Snapshot:
     else:
         query, stage = attempts.choose_stage(store, query, options.stage)
         raw = _raw(store, query, stage, options.attempt, None)
-    exchange = ledger.exchange() or _guess(store, raw, options.verify)
+    exchange = ledger.exchange() or _guess(store, raw)
     return Snapshot(store, exchange, (), raw)
 
 
 @contextmanager
 def expiry_explained(log: StepLog, outcome: OutcomeRecord | None) -> Iterator[None]:
-    """A registered index that is missing because its step has expired is no damage."""
+    """What is missing of a step because it has expired is no damage."""
     try:
         yield
-    except CorruptIndex:
+    except (CorruptIndex, CorruptRecord):
         step = log.find(outcome) if outcome and outcome.step else None
         if step is not None:
             log.refuse_expired(step.step)
@@ -240,7 +237,7 @@ def _unrecorded(store: Store, options: ReadOptions, queries: Sequence[int]) -> S
     query = attempts.the_only(queries, options.query, "query", store.url(layout.DATA))
     query, stage = attempts.choose_stage(store, query, options.stage)
     raw = _raw(store, query, stage, options.attempt, None)
-    return Snapshot(store, _guess(store, raw, options.verify), (), raw)
+    return Snapshot(store, _guess(store, raw), (), raw)
 
 
 def _raw(
@@ -257,43 +254,9 @@ def _raw(
     return table.add_column(1, PARTS_SCHEMA.field(1), [queries])
 
 
-def _guess(store: Store, raw: pa.Table, verify: str) -> ExchangeRecord:
+def _guess(store: Store, raw: pa.Table) -> ExchangeRecord:
     """What can be known of an exchange from its files: no keys, as many partitions as seen."""
     if raw.num_rows == 0:
         raise ExchangeNotFound(f"{store.url()} holds no rows, and no record of its columns")
     (part,) = raw.slice(0, 1).to_pylist()
-    data = fetch_part(store, part, verify=verify)
-    schema = payload.decode_schema(data, store.url(part["file"]))
-    return ExchangeRecord.of(schema, (), pc.max(raw["reduce"]).as_py() + 1)
-
-
-def registered_index(
-    store: Store, id: AttemptId, registered: dict[int, int] | None
-) -> MapTaskIndex:
-    """The index of an attempt that may be fetched: 0 means the latest."""
-    choice = "latest" if id.attempt == 0 else str(id.attempt)
-    missing = NoAttempts("no shuffle attempts found for map task", path=store.url(id.directory))
-    if registered is None:
-        ids = list(attempts.stored_attempts(store, id.query, id.stage, id.map_task))
-        if not ids:
-            raise missing
-        return attempts.select_unrecorded(store, ids, choice)
-    if id.map_task not in registered:
-        raise missing
-    only = {id.map_task: registered[id.map_task]}
-    (found,) = attempts.select(store, id.query, id.stage, choice, only)
-    return found
-
-
-def registered_part(store: Store, id: AttemptId, reduce: int) -> Part:
-    """One part of an attempt that may be fetched: 0 means the latest."""
-    ledger = Ledger(store)
-    outcome = ledger.outcome(id.query)
-    step = outcome.step if outcome else None
-    with expiry_explained(ledger.log, outcome):
-        index = registered_index(store, id, step.attempts if step else None)
-    parts = _in_partitions(attempts.parts_of([index]), frozenset({reduce})).to_pylist()
-    if not parts:
-        path = store.url(index.id.directory)
-        raise PartitionNotFound(f"partition {reduce} not found in shuffle index", path=path)
-    return {**parts[0], "step": None}
+    return ExchangeRecord.of(part_schema(store, part), (), pc.max(raw["reduce"]).as_py() + 1)

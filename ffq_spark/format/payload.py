@@ -318,20 +318,6 @@ def _decompress(body: pa.Buffer, length: int, codec: str, path: str) -> pa.Buffe
         raise CorruptPart(f"not a readable {codec} frame: {error}", path=path) from error
 
 
-def check_chunks(data: pa.Buffer, chunks: tuple[Chunk, ...], path: str) -> None:
-    """Compare every frame with the checksum that a version 2 index gives for it."""
-    position = 0
-    for chunk in chunks:
-        end = chunk.offset_bytes + chunk.frame_bytes
-        if chunk.offset_bytes != position or end > len(data):
-            raise CorruptPart("the index's chunks do not cover the file", path=path)
-        if zlib.adler32(data[position:end]) != chunk.checksum32:
-            raise CorruptPart(f"checksum mismatch in the frame at byte {position}", path=path)
-        position = end
-    if position != len(data):
-        raise CorruptPart("the file is longer than the index's chunks", path=path)
-
-
 def checksum(data: pa.Buffer) -> int:
     """The manifest's checksum of a part: xxh3, 64 bits."""
     return int(xxhash.xxh3_64_intdigest(data))

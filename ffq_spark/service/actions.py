@@ -107,9 +107,10 @@ class Actions:
         return {"query": self._queries.submit(access, body.sql, body.view), "state": "QUEUED"}
 
     def _status(self, access: Access, body: GetQueryStatus) -> Any:
-        access.require("read", body.exchange or RESULTS)
         if body.exchange is None:
+            access.require("read", RESULTS)
             return self._hidden(self._queries.status(access, body.query))
+        self._server.allow(access, "read", body.exchange)
         found = query_status(self._server.roots.store(body.exchange), body.query)
         state = {"state": found.state.name, "code": found.state.value}
         times = {"submitted_at_ms": found.started_at_ms, "ended_at_ms": found.ended_at_ms}
@@ -120,37 +121,38 @@ class Actions:
         return {**status, "message": self._server.roots.hide(status["message"])}
 
     def _cancel(self, access: Access, body: CancelQuery) -> Any:
-        access.require("cancel", body.exchange or RESULTS)
         if body.exchange is None:
+            access.require("cancel", RESULTS)
             return self._hidden(self._queries.cancel(access, body.query, body.reason))
+        self._server.allow(access, "cancel", body.exchange)
         store = self._server.roots.store(body.exchange)
         record = request_cancel(store, body.query, body.reason, who=access.name)
         return {"query": record.query, "who": record.who, "message": record.message}
 
     def _begin(self, access: Access, body: BeginQuery) -> Any:
-        access.require("write", body.exchange)
+        self._server.allow(access, "write", body.exchange)
         return self._server.producing.begin(body)
 
     def _register(self, access: Access, body: RegisterMapOutput) -> Any:
-        access.require("write", body.exchange)
+        self._server.allow(access, "write", body.exchange)
         with self._server.writers.inside():
             return self._server.producing.register(body)
 
     def _commit(self, access: Access, body: CommitQuery) -> Any:
-        access.require("write", body.exchange)
+        self._server.allow(access, "write", body.exchange)
         return self._server.producing.commit(body)
 
     def _abort(self, access: Access, body: AbortQuery) -> Any:
-        access.require("write", body.exchange)
+        self._server.allow(access, "write", body.exchange)
         return self._server.producing.abort(body)
 
     def _beat(self, access: Access, body: Heartbeat) -> Any:
-        access.require("write", body.exchange)
+        self._server.allow(access, "write", body.exchange)
         self._server.producing.beat(body.exchange, body.query)
         return {"accepted": True}
 
     def _check(self, access: Access, body: Check) -> Any:
-        access.require("read", body.exchange)
+        self._server.allow(access, "read", body.exchange)
         found = inactive_queries(self._server.roots.store(body.exchange))
         return {"inactive": {str(query): why for query, why in found.items()}}
 

@@ -8,6 +8,7 @@ from concurrent.futures import Executor, wait
 import pyarrow as pa
 
 from ffq_spark.exchange.partitioner import join
+from ffq_spark.exchange.slices import slices
 
 
 def one_ahead(batches: Iterator[pa.RecordBatch], makers: Executor) -> Iterator[pa.RecordBatch]:
@@ -18,29 +19,31 @@ def one_ahead(batches: Iterator[pa.RecordBatch], makers: Executor) -> Iterator[p
     ...     list(one_ahead(iter([1, 2, 3]), makers))
     [1, 2, 3]
     """
-    coming = makers.submit(next, batches, None)
+    source = [batches]
+    del batches
+
+    def make() -> pa.RecordBatch | None:
+        return next(source[0], None)
+
+    coming = makers.submit(make)
     try:
-        while (batch := coming.result()) is not None:
-            coming = makers.submit(next, batches, None)
+        # Whoever would wait for a maker to begin makes the batch; others' slow storage is not ours.
+        while (batch := make() if coming.cancel() else coming.result()) is not None:
+            coming = makers.submit(make)
             yield batch
     finally:
-        # Whoever has gone leaves nobody at work, and no file open.
-        wait([coming])
-        del batches
+        # Whoever has gone leaves nobody at work, and no file open: a maker may come to it later.
+        if not coming.cancel():
+            wait([coming])
+        source.clear()
 
 
 def sized(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of about `limit` bytes at most, and none much smaller than needed.
+    """The same rows in batches of at most `limit` bytes or one row, and few that are small.
 
     >>> batch = pa.record_batch({"a": list(range(8))})
     >>> [b.num_rows for b in sized([batch.slice(0, 1), batch.slice(1, 1), batch], 32)]
     [2, 4, 4]
     """
     for batch in join(batches, limit):
-        size = batch.nbytes
-        if size <= limit:
-            yield batch
-            continue
-        count = max(1, batch.num_rows * limit // size)
-        for start in range(0, batch.num_rows, count):
-            yield batch.slice(start, count)
+        yield from slices(batch, limit)

@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ffq_spark.exchange.batch_streams import cut
 from ffq_spark.exchange.large_parts import Limits, read_large_part
 from ffq_spark.exchange.part_file import PIECE_BYTES, Bytes, HeldBytes, PartBytes, check_part, take
-from ffq_spark.exchange.reader import Part, fetch_part, fetch_range
-from ffq_spark.exchange.snapshot import registered_part
-from ffq_spark.format import payload
+from ffq_spark.exchange.reader import Part, fetch_part
+from ffq_spark.exchange.registered_parts import registered_part
 from ffq_spark.format.layout import AttemptId
 from ffq_spark.format.payload import Decoder
 from ffq_spark.service.wire import Fetch
@@ -27,16 +25,6 @@ def locate(store: Store, fetch: Fetch) -> Part:
     """The part that is meant; an attempt that is not registered is refused."""
     id = AttemptId(fetch.query, fetch.stage, fetch.map_task, fetch.attempt)
     return registered_part(store, id, fetch.reduce)
-
-
-def part_schema(store: Store, part: Part, limits: Limits) -> pa.Schema:
-    """The columns of a part, from its first bytes."""
-    path = store.url(part["file"])
-    size = min(part["bytes"], PIECE_BYTES)
-    head = fetch_range(store, part["file"], part["offset"], size, part["step"])
-    if payload.is_framed(head):
-        head = next(cut(_checked(store, part), limits.batch_bytes, (), path)).data
-    return payload.decode_schema(head, path)
 
 
 def part_batches(
@@ -55,15 +43,12 @@ def raw_chunks(store: Store, part: Part, fetch: Fetch, limits: Limits) -> Iterat
         held = fetch_part(store, part)[start:end]
         source: Bytes = HeldBytes(held, store.url(part["file"]))
     else:
-        source = _checked(store, part, start)
+        checked = check_part(store, part, limits.piece_bytes(store))
+        source = PartBytes(store, part, checked, start)
     stride = max(1, PIECE_BYTES // fetch.chunk_bytes) * fetch.chunk_bytes
     for position in range(start, end, stride):
         data = take(source, min(stride, end - position))
         yield _chunked(pa.py_buffer(data), fetch.chunk_bytes)
-
-
-def _checked(store: Store, part: Part, start: int = 0) -> PartBytes:
-    return PartBytes(store, part, check_part(store, part), start)
 
 
 def _chunked(data: pa.Buffer, chunk: int) -> pa.RecordBatch:

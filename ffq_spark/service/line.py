@@ -72,8 +72,9 @@ class Line:
         """The rows of a ticket; a stream that is cut off goes on with the row that is next."""
         attempts, rows = Attempts(self._retries), 0
         while True:
+            rest = flight.Ticket(_after(ticket, rows))
             try:
-                reader = self.client.do_get(flight.Ticket(_after(ticket, rows)), self.options)
+                reader = self.client.do_get(rest, self.options)
                 for chunk in reader:
                     rows += chunk.data.num_rows
                     attempts.succeeded()

@@ -11,7 +11,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,12 +25,13 @@ from ffq_spark.errors import (
     TimedOut,
     Unavailable,
 )
+from ffq_spark.exchange import leases
 from ffq_spark.exchange.status import QueryState
 from ffq_spark.format import layout
 from ffq_spark.format.ids import new_query
 from ffq_spark.options import ServeOptions
 from ffq_spark.service.access import Access
-from ffq_spark.service.query_records import EndRecord, QueryRecords
+from ffq_spark.service.query_records import ALIVE_SECONDS, EndRecord, QueryRecords
 from ffq_spark.service.spark_jobs import SparkJobs, told
 from ffq_spark.store import Store
 
@@ -109,10 +110,10 @@ class Queries:
         """Where a query stands: an end is for ever, and why it came may be the owner's alone."""
         submitted, ended = self._records.of(query)
         running = self._live.get(query)
-        if ended is None and running is None:
+        if ended is None and running is None and not self._records.is_elsewhere(submitted):
             # Its server is gone, and with it the Spark job or whoever would tell of it.
             ended = self._end(query, QueryState.FAILED, "the service that ran it is gone")
-        state = running.state if ended is None and running else QueryState.FAILED
+        state = running.state if running else QueryState.RUNNING
         message, at = "", None
         if ended is not None:
             state, at = QueryState[ended.state], ended.at_ms
@@ -166,7 +167,8 @@ class Queries:
         with self._lock:
             live = list(self._live.values())
         for running in live:
-            self._end(running.query, QueryState.CANCELED, "the service is shutting down")
+            with _nonetheless():
+                self._end(running.query, QueryState.CANCELED, "the service is shutting down")
         self._pool.shutdown(wait=False, cancel_futures=True)
         started = [running for running in live if running.state is QueryState.RUNNING]
         deadline = time.monotonic() + seconds
@@ -174,7 +176,10 @@ class Queries:
             if time.monotonic() > deadline:
                 logger.warning("a query of Spark is not gone after %s s", seconds)
                 break
-            self._enforce()
+            with _nonetheless():
+                # Not by their records: those may not be there.
+                for running in started:
+                    self._jobs.cancel(running.query)
             time.sleep(_TICK_SECONDS)
         self._watcher.join(seconds)
 
@@ -186,7 +191,11 @@ class Queries:
                 return
             running.deadline = time.monotonic() + self._options.query_timeout
             running.state = QueryState.RUNNING
-            self._jobs.run(running.query, running.sql, running.view)
+            if self._closed.is_set():
+                # Whoever closes waits only for those that ran before.
+                return
+            with leases.kept(self._records.renew, ALIVE_SECONDS):
+                self._jobs.run(running.query, running.sql, running.view)
             self._end(running.query, QueryState.SUCCEEDED, "")
         except Exception as error:
             # A query that was canceled or timed out has ended already; this changes nothing.
@@ -197,19 +206,19 @@ class Queries:
             running.gone.set()
             with self._lock:
                 self._live.pop(running.query, None)
+            if not self._live:
+                with _nonetheless():
+                    self._records.release()
 
     def _watch(self) -> None:
         next_sweep = 0.0
         while not self._closed.wait(_TICK_SECONDS):
-            try:
+            with _nonetheless():
                 self._enforce()
                 if time.monotonic() >= next_sweep:
-                    self._records.remove_old(self._options.results_ttl, self._live.__contains__)
                     wait = min(_SWEEP_SECONDS, self._options.results_ttl / 2)
                     next_sweep = time.monotonic() + wait
-            except Exception as error:
-                # Storage or Spark may fail for a while; the next look is soon.
-                logger.warning("queries: %s", error)
+                    self._records.remove_old(self._options.results_ttl, self._live.__contains__)
 
     def _enforce(self) -> None:
         """Cancel Spark's jobs of queries that have ended, or must."""
@@ -225,3 +234,12 @@ class Queries:
 
     def _end(self, query: int, state: QueryState, message: str, who: str = _BY_SERVER) -> EndRecord:
         return self._records.end(query, state, message, who)
+
+
+@contextlib.contextmanager
+def _nonetheless() -> Iterator[None]:
+    """Storage or Spark may fail for a while; what comes next is done all the same."""
+    try:
+        yield
+    except Exception as error:
+        logger.warning("queries: %s", error)

@@ -51,8 +51,8 @@ class RemoteExchange:
 
     def lookup(self, key: Any, **options: Any) -> pa.Table:
         """All rows of one key: only the partition that can hold it is opened."""
-        values = list(key) if isinstance(key, (tuple, list)) else [key]
-        return self.read(key=values, **options).read_all()
+        # None is a key as well; an option that is None was not given.
+        return self.read(key=_values(key), **options).read_all()
 
     def fetch(self, query: int, map_task: int, reduce: int, **place: Any) -> bytes:
         """The raw bytes of one part, as FFQ's FetchShufflePartition gives them.
@@ -125,8 +125,16 @@ def _read(exchange: str, options: Mapping[str, Any]) -> Read:
     for name in ("steps", "attempt"):
         if name in given:
             given[name] = str(given[name])
-    lists = {k: list(v) for k, v in given.items() if k in ("columns", "key")}
-    return Read.of({"exchange": exchange, **given, **lists})
+    if "columns" in given:
+        given["columns"] = list(given["columns"])
+    if "key" in given:
+        given["key"] = _values(given["key"])
+    return Read.of({"exchange": exchange, **given})
+
+
+def _values(key: Any) -> list[Any]:
+    """A key's values: one that is alone is not taken apart, a text neither."""
+    return list(key) if isinstance(key, (tuple, list)) else [key]
 
 
 def _option(value: str | int | Sequence[str]) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from ffq_spark.errors import Unavailable
+from ffq_spark.errors import ExchangeMismatch, Unavailable
 from ffq_spark.service.batching import sized
 from ffq_spark.service.line import Line
 from ffq_spark.service.wire import Attempt, Done
@@ -35,7 +35,14 @@ class RemoteWrite:
         place = Attempt(self._exchange, self.query, map_task, attempt)
         descriptor = flight.FlightDescriptor.for_command(place.encode())
         rows = batches.to_batches() if isinstance(batches, pa.Table) else batches
-        return self._line.call(lambda: self._put(descriptor, rows), retry=False)
+        own = _Batches(rows, self._schema)
+        try:
+            return self._line.call(lambda: self._put(descriptor, own), retry=False)
+        except Exception:
+            # What the service or the line make of it comes second.
+            if own.error is not None:
+                raise own.error from None
+            raise
 
     def _put(self, descriptor: Any, rows: Iterable[pa.RecordBatch]) -> dict[str, Any]:
         line = self._line
@@ -53,7 +60,7 @@ class RemoteWrite:
             writer.close()
             raise
         except BaseException:
-            with contextlib.suppress(pa.ArrowException):
+            with contextlib.suppress(Exception):
                 writer.close()
             raise
         writer.close()
@@ -82,3 +89,34 @@ class RemoteWrite:
         given = {"exchange": self._exchange, "query": self.query, **body}
         found: dict[str, Any] = self._line.action(name, given)
         return found
+
+
+class _Batches:
+    """The caller's batches, and the error that they ended with, if it is their own.
+
+    >>> batch = pa.record_batch({"a": [1]})
+    >>> list(_Batches([batch], pa.schema([("b", pa.int64())])))
+    Traceback (most recent call last):
+    ffq_spark.errors.ExchangeMismatch: [FFQ_EXCHANGE_MISMATCH] a batch has the columns a int64, \
+not b int64. Write with the exchange's own settings, or to a new root
+    """
+
+    def __init__(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
+        self._batches = batches
+        self._schema = schema
+        self.error: Exception | None = None
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in self._batches:
+                if not batch.schema.equals(self._schema):
+                    found, wanted = map(_columns, (batch.schema, self._schema))
+                    raise ExchangeMismatch(f"a batch has the columns {found}, not {wanted}")
+                yield batch
+        except Exception as error:
+            self.error = error
+            raise
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from ffq_spark.exchange.large_parts import Limits
+from ffq_spark.exchange.part_schema import part_schema
 from ffq_spark.options import ServeOptions
 from ffq_spark.service import fetching, reading
 from ffq_spark.service.batching import sized
@@ -38,7 +39,7 @@ class Sending:
         limits = self._limits
         if fetch.raw:
             return fetching.RAW_SCHEMA, lambda: fetching.raw_chunks(store, part, fetch, limits)
-        schema = fetching.part_schema(store, part, limits)
+        schema = part_schema(store, part)
         return schema, self._sized(lambda: fetching.part_batches(store, part, schema, limits))
 
     def _sized(self, batches: Batches) -> Batches:

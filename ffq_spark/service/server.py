@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from ffq_spark.errors import BadRequest, FfqError, Unavailable
+from ffq_spark.errors import BadRequest, FfqError, Forbidden, Unavailable
 from ffq_spark.exchange.exchange import Exchange
 from ffq_spark.options import ServeOptions
 from ffq_spark.service import reading
@@ -79,6 +79,17 @@ class ExchangeServer(flight.FlightServerBase):  # type: ignore[misc]
     def roots(self) -> Roots:
         return self._roots
 
+    def allow(self, access: Access, scope: str, exchange: str) -> None:
+        """Refuse what the caller's token does not allow, or what is another's result."""
+        access.require(scope, exchange)
+        root, _, query = exchange.partition("/")
+        if root != RESULTS:
+            return
+        if scope != "read":
+            raise Forbidden("results are written by the service alone")
+        if self._queries is not None:
+            self._queries.allow_results(access, query)
+
     # What Flight calls. Every one of them goes through `_call`.
 
     def list_flights(self, context: Any, criteria: bytes) -> Iterator[Any]:
@@ -112,7 +123,7 @@ class ExchangeServer(flight.FlightServerBase):  # type: ignore[misc]
         with self._call("do_put", context) as access:
             self._check_size(descriptor.command or b"")
             place = Attempt.decode(descriptor.command or b"{}")
-            access.require("write", place.exchange)
+            self.allow(access, "write", place.exchange)
             with self.writers.inside():
                 done = self._producing.put(place, reader.schema, self._uploaded(reader))
             writer.write(pa.py_buffer(json.dumps(done).encode()))
@@ -179,24 +190,19 @@ class ExchangeServer(flight.FlightServerBase):  # type: ignore[misc]
     def _plan(self, access: Access, asked: Read | Results) -> reading.Plan:
         if isinstance(asked, Results):
             asked = Read(f"{RESULTS}/{asked.query}")
-        self._allow_read(access, asked.exchange)
+        self.allow(access, "read", asked.exchange)
         return self._reading.plan(asked)
-
-    def _allow_read(self, access: Access, exchange: str) -> None:
-        access.require("read", exchange)
-        if exchange.partition("/")[0] == RESULTS and self._queries is not None:
-            self._queries.allow_results(access, exchange.partition("/")[2])
 
     def _opened(self, access: Access, message: Message) -> tuple[pa.Schema, Batches]:
         """What a ticket gives: its columns, and its rows once somebody wants them."""
         if isinstance(message, Fetch):
-            access.require("read", message.exchange)
+            self.allow(access, "read", message.exchange)
             return self._sending.part(message)
         if isinstance(message, Results):
             plan = self._plan(access, message)
             return plan.schema, self._sending.rows(plan, plan.parts)
         assert isinstance(message, Task)
-        self._allow_read(access, message.exchange)
+        self.allow(access, "read", message.exchange)
         plan, parts = self._reading.task(message)
         return plan.schema, self._sending.rows(plan, parts, message.skip)
 

@@ -120,13 +120,15 @@ class Service:
         """Let nobody in, let calls finish for so long, and stop; whether all calls had finished."""
         seconds = self._options.drain_seconds if drain is None else drain
         finished = self.server.calls.drain(seconds)
-        self._stop_queries()
         # A caller that takes nothing and does not leave holds its call open, and with it this.
         stopper = threading.Thread(target=self.server.shutdown, daemon=True)
-        stopper.start()
-        stopper.join(_SHUTDOWN_SECONDS)
-        if self._metrics is not None:
-            self._metrics.close()
+        try:
+            self._stop_queries()
+        finally:
+            stopper.start()
+            stopper.join(_SHUTDOWN_SECONDS)
+            if self._metrics is not None:
+                self._metrics.close()
         if not finished:
             logger.warning("calls were cut off after %s s", seconds)
         return finished and not stopper.is_alive()

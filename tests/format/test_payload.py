@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ffq_spark.errors import CorruptPart
+from ffq_spark.format.chunks import check_chunks
 from ffq_spark.format.index import Chunk
 from ffq_spark.format.payload import (
     COMPRESSIONS,
@@ -23,7 +24,6 @@ from ffq_spark.format.payload import (
     Codec,
     Decoder,
     PartEncoder,
-    check_chunks,
     checksum,
     decode_schema,
     is_framed,

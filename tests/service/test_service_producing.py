@@ -132,6 +132,27 @@ def test_an_upload_that_breaks_off_is_never_read(service: Connection, root: str)
     assert ffq.Exchange(root).read().read_all().num_rows == 5
 
 
+@pytest.mark.parametrize(
+    "error", [OSError("its disk"), pa.ArrowInvalid("its rows"), ValueError("its own"), KeyError()]
+)
+@pytest.mark.parametrize("count", [0, 1, 50])
+def test_an_error_of_the_callers_own_batches_comes_back_as_itself(
+    service: Connection, root: str, error: Exception, count: int
+) -> None:
+    def breaking() -> Iterator[pa.RecordBatch]:
+        yield from (rows(n * 1000, 1000) for n in range(count))
+        raise error
+
+    step = begin(service)
+    with pytest.raises(type(error)) as caught:
+        step.put(0, breaking())
+    assert caught.value is error
+    with pytest.raises(ExchangeMismatch, match="a batch has the columns id int64, not id int64, g"):
+        step.put(0, [rows(0, 1000), rows(0, 5).select(["id"])])
+    step.put(0, [rows(0, 5)])
+    assert step.commit(1)["rows"] == 5
+
+
 @pytest.mark.parametrize(("there", "wanted"), [((0, 2), 3), ((0, 1), 1), ((), 2), ((1,), 1)])
 def test_a_commit_names_every_map_task_and_no_other(
     service: Connection, root: str, there: tuple[int, ...], wanted: int
@@ -317,6 +338,18 @@ def test_files_that_are_not_there_or_not_whole_are_refused(service: Connection, 
         step.register(0, 1)
     part.write_bytes(data)
     step.register(0, 1)
+
+
+@pytest.mark.part_files
+def test_files_with_what_is_no_text_are_refused(service: Connection, root: str) -> None:
+    """Nobody has a checksum of them yet, and who reads them later believes it."""
+    step = begin(service)
+    part = next(Path(root, written(root, step.query).directory).glob("*.ipc"))
+    data = part.read_bytes()
+    at = data.index(b"000000")
+    part.write_bytes(data[:at] + b"\xff" + data[at + 1 :])
+    with pytest.raises(CorruptPart, match="not valid Arrow data"):
+        step.register(0, 1)
 
 
 def test_rows_in_a_wrong_partition_are_refused(service: Connection, root: str) -> None:

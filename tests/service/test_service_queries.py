@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from service_scene import PARTITIONS, Peak, rows, sorted_rows, write
 
@@ -254,17 +255,34 @@ def test_results_are_their_owners_alone(spark: Any, root: str, tmp_path: Path) -
     }
     path = tmp_path / "tokens.json"
     path.write_text(json.dumps([entry for _, entry in made.values()]))
-    options = {"port": 0, "sql": True, "tokens": str(path)}
+    options = {"port": 0, "sql": True, "tokens": str(path), "writable": True}
     with ffq.serve({"x": root}, spark=spark, **options) as served:
         one, two, bound = (ffq.connect(served.url, secret) for secret, _ in made.values())
         query = one.submit("select 7 as a")
         assert query.result().read_all().num_rows == 1
         ticket = json.dumps({"kind": "results", "query": query.query}).encode()
-        exchange = f"results/{query.query}"
+        exchange, schema = f"results/{query.query}", pa.schema([("a", pa.int32())])
+        own, others = one.exchange(exchange), two.exchange(exchange)
+        (part,) = own.read(metadata_columns=True).read_all().to_pylist()
+        place = part["_ffq_query"], part["_ffq_map_task"], part["_ffq_partition"]
+        assert own.fetch_batches(*place).to_pylist() == [{"a": 7}]
+        assert list(own.check()) == [place[0]]
         for ask in (
             lambda: two.query(query.query).result(),
             lambda: list(two.stream(ticket)),
-            lambda: two.exchange(exchange).read(),
+            others.read,
+            lambda: others.fetch(*place),
+            lambda: others.fetch_batches(*place),
+            others.check,
+            lambda: others.status(place[0]),
+            lambda: others.cancel(place[0], "not mine"),
+            lambda: others.begin(schema),
+            lambda: RemoteWrite(two, exchange, place[0], schema).put(0, []),
+            lambda: RemoteWrite(two, exchange, place[0], schema).register(0, 1),
+            lambda: RemoteWrite(two, exchange, place[0], schema).heartbeat(),
+            lambda: RemoteWrite(two, exchange, place[0], schema).commit(1),
+            lambda: RemoteWrite(two, exchange, place[0], schema).abort(),
+            lambda: own.begin(schema),
             lambda: bound.submit("select 1"),
             lambda: bound.query(query.query).status(),
             lambda: query.cancel("without the scope"),

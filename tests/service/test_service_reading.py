@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -26,7 +29,9 @@ from ffq_spark.errors import (
     PartitionNotFound,
     StepNotFound,
     TicketStale,
+    Unavailable,
 )
+from ffq_spark.service.line import Line
 
 MANY = 2_000
 
@@ -300,6 +305,47 @@ def test_a_damaged_part_is_an_error_that_names_it_and_no_row_of_it_is_given(
     assert f"x/{part}" in str(caught.value) and root not in str(caught.value)
 
 
+def test_a_ticket_of_an_exchange_that_was_written_anew_is_good(connect: Any, root: str) -> None:
+    service = connect({"x": root})
+    for first in (0, 1_000):
+        shutil.rmtree(root, ignore_errors=True)
+        write(root, rows(first, 50))
+        found = service.exchange("x").read().read_all()
+        assert sorted(found["id"].to_pylist()) == list(range(first, first + 50))
+
+
+def test_a_text_is_one_key(connect: Any, tmp_path: Path) -> None:
+    batch = pa.record_batch({"one": ["a", "ab"], "two": ["b", "b"]})
+    roots = {name: str(tmp_path / name) for name in ("by-1", "by-2")}
+    write(roots["by-1"], batch, keys=("one",))
+    write(roots["by-2"], batch, keys=("one", "two"))
+    service = connect(roots)
+    assert service.exchange("by-1").read(key="ab").read_all()["one"].to_pylist() == ["ab"]
+    assert service.exchange("by-2").read(key=("a", "b")).read_all()["one"].to_pylist() == ["a"]
+    with pytest.raises(BadOption):
+        service.exchange("by-2").read(key="ab")
+
+
+def test_a_stream_that_cannot_go_on_says_so_at_once() -> None:
+    class Cut:
+        """A service that is gone after the first rows."""
+
+        asked = 0
+
+        def do_get(self, ticket: Any, options: Any) -> Any:
+            self.asked += 1
+            yield SimpleNamespace(data=rows(0, 5))
+            raise flight.FlightUnavailableError("gone")
+
+    client = Cut()
+    found = Line(client, None, retries=8).stream(b'{"kind": "results", "query": 5}')
+    assert next(found).num_rows == 5
+    started = time.monotonic()
+    with pytest.raises(Unavailable, match="cannot go on"):
+        next(found)
+    assert client.asked == 1 and time.monotonic() - started < 2
+
+
 def test_a_key_is_not_taken_for_another_that_python_calls_equal(
     connect: Any, two_steps: ffq.Exchange
 ) -> None:
@@ -334,6 +380,26 @@ def test_a_part_is_fetched_as_its_bytes(
         end = start + length if length else len(data)
         found = remote.fetch(query, 0, 3, start_offset=start, max_bytes=length)
         assert found == data[start:end]
+
+
+@pytest.mark.part_files
+@pytest.mark.parametrize("credits", [1_000, 1 << 30], ids=["in pieces", "whole"])
+def test_a_damaged_part_is_not_fetched(
+    connect: Any, one_part: tuple[ffq.Exchange, int, bytes], credits: int
+) -> None:
+    exchange, query, data = one_part
+    (part,) = exchange.parts(partitions=3)["file"].to_pylist()
+    path = Path(exchange.root, part)
+    path.write_bytes(data.replace(b"0" * 50, b"1" * 50, 1))
+    remote = connect({"x": exchange.root}, server_credits=credits, max_readers=1).exchange("x")
+    for ask in (
+        lambda: exchange.fetch(query, 0, 3),
+        lambda: remote.fetch(query, 0, 3),
+        lambda: remote.fetch(query, 0, 3, max_bytes=10),
+        lambda: remote.fetch_batches(query, 0, 3),
+    ):
+        with pytest.raises(CorruptPart, match="checksum mismatch"):
+            ask()
 
 
 def test_chunks_are_of_64_kib(connect: Any, one_part: tuple[ffq.Exchange, int, bytes]) -> None:

@@ -1,0 +1,61 @@
+"""Batches on their way out: none too large, and no reader waits for another's."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pyarrow as pa
+import pytest
+
+from ffq_spark.service.batching import one_ahead, sized
+
+
+@contextmanager
+def busy_makers() -> Iterator[ThreadPoolExecutor]:
+    """One maker, who is at work for somebody whose storage does not answer."""
+    answered = threading.Event()
+    with ThreadPoolExecutor(1) as makers:
+        makers.submit(answered.wait)
+        yield makers
+        answered.set()
+
+
+@pytest.mark.timeout(60)
+def test_a_reader_does_not_wait_for_makers_who_wait_for_others() -> None:
+    with busy_makers() as makers:
+        assert list(one_ahead(iter([1, 2, 3]), makers)) == [1, 2, 3]  # type: ignore[list-item]
+
+
+@pytest.mark.timeout(60)
+def test_a_reader_who_leaves_holds_nothing_open_while_makers_are_busy() -> None:
+    def numbers() -> Iterator[pa.RecordBatch]:
+        yield from (pa.record_batch({"a": [n]}) for n in range(3))
+
+    source = numbers()
+    gone = weakref.ref(source)
+    with busy_makers() as makers:
+        reader = one_ahead(source, makers)
+        del source
+        assert next(reader).num_rows == 1
+        reader.close()  # type: ignore[attr-defined]
+        assert gone() is None
+
+
+def test_an_error_of_a_batch_is_the_readers() -> None:
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"a": [1]})
+        raise ValueError("no second one")
+
+    with ThreadPoolExecutor(1) as makers, pytest.raises(ValueError, match="no second one"):
+        list(one_ahead(broken(), makers))
+
+
+def test_messages_are_small_enough_where_rows_differ_in_size() -> None:
+    batch = pa.record_batch({"text": ["x" * (9_000 if n % 50 == 49 else 1) for n in range(200)]})
+    found = list(sized([batch], 10_000))
+    assert pa.Table.from_batches(found).equals(pa.Table.from_batches([batch]))
+    assert max(message.nbytes for message in found) <= 10_000
