@@ -16,9 +16,15 @@ _BATCH_ROWS = 1 << 15
 
 
 def sort_rows(
-    batches: Iterable[pa.RecordBatch], by: Sequence[str], in_memory: int = IN_MEMORY
+    batches: Iterable[pa.RecordBatch],
+    by: Sequence[str],
+    in_memory: int = IN_MEMORY,
+    *,
+    stable: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """The same rows in Spark's ascending order of some of their columns.
+
+    If `stable`, equal rows keep theirs; that takes longer, unless the rows are a few sorted runs.
 
     >>> rows = [pa.record_batch({"k": [3, 1]}), pa.record_batch({"k": [None, 2]})]
     >>> [batch["k"].to_pylist() for batch in sort_rows(rows, ["k"])]
@@ -31,23 +37,23 @@ def sort_rows(
         held.append(batch)
         size += batch.nbytes
         if size > in_memory:
-            runs.append(Spilled.of_batches(_sorted(held, by, _BATCH_ROWS // 4)))
+            runs.append(Spilled.of_batches(_sorted(held, by, stable, _BATCH_ROWS // 4)))
             held, size = [], 0
     if not runs:
-        yield from _sorted(held, by)
+        yield from _sorted(held, by, stable)
     else:
         spilled = [iter(pa.ipc.open_stream(run.data)) for run in runs]
-        yield from merge_sorted([*spilled, _sorted(held, by)], by)
+        yield from merge_sorted([*spilled, _sorted(held, by, stable)], by)
 
 
 def _sorted(
-    batches: list[pa.RecordBatch], by: Sequence[str], rows: int = _BATCH_ROWS
+    batches: list[pa.RecordBatch], by: Sequence[str], stable: bool, rows: int = _BATCH_ROWS
 ) -> Iterator[pa.RecordBatch]:
     if not batches:
         return
     joined = pa.concat_batches(batches)
     batches.clear()
-    order = row_order(joined, by, stable=False)
+    order = row_order(joined, by, stable=stable)
     for start in range(0, len(order), rows):
         yield joined.take(pa.array(order[start : start + rows]))
 
