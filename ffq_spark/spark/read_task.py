@@ -138,7 +138,6 @@ def read_task(
     store: Store, task: ReadTask, schema: StructType, options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
     """One task's rows, with the columns that Spark wants."""
-    freeze_heap()
     wanted = spark_arrow_schema(schema)
     extra = _metadata_names(task.exchange.schema)
     columns = [name for name in wanted.names if name not in extra]
@@ -158,3 +157,4 @@ def read_task(
         yield conform(batch, wanted)
     if task.reports:
         report(totals)
+    freeze_heap()

@@ -59,13 +59,13 @@ class ExchangeStreamWriter(DataSourceStreamArrowWriter):
         self._storage_options = storage_options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> BatchMessage:
-        freeze_heap()
         task = TaskContext.get()
         assert task is not None
         Ledger(self._store).open(self._job.query)
         attempt = spark_attempt(task.taskAttemptId())
         output = write_attempt(self._store, self._job, task.partitionId(), attempt, iterator)
         owner = task.getLocalProperty("sql.streaming.queryId") or ""
+        freeze_heap()
         return BatchMessage(output, self._job.query, owner)
 
     def commit(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:

@@ -11,7 +11,10 @@ _PUSHDOWN = "pyspark.sql.worker.data_source_pushdown_filters"
 
 @functools.cache
 def freeze_heap() -> None:
-    """Spare Spark's daemon, which collects garbage after each task, all that is imported."""
+    """Spare Spark's daemon, which collects garbage after each task, all that is imported.
+
+    At the end of a worker's first task: before it, much is not imported yet.
+    """
     gc.collect()
     gc.freeze()
 

@@ -55,13 +55,12 @@ class ExchangeWriter(DataSourceArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
-        freeze_heap()
         task = TaskContext.get()
         assert task is not None
         attempt = spark_attempt(task.taskAttemptId())
-        return TaskMessage(
-            write_attempt(self._store, self._job, task.partitionId(), attempt, iterator)
-        )
+        output = write_attempt(self._store, self._job, task.partitionId(), attempt, iterator)
+        freeze_heap()
+        return TaskMessage(output)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         outputs = [message.output for message in all_messages(messages, TaskMessage)]
