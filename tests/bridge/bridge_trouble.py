@@ -23,7 +23,9 @@ def write(cluster: Any, root: str, trouble: Callable[[str], None], marker: Path)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         first = False
-        if TaskContext.get().partitionId() == 1:
+        task = TaskContext.get()
+        # A speculative twin may come here before the attempt that it stands in for.
+        if (task.partitionId(), task.attemptNumber()) == (1, 0):
             try:
                 os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
                 first = True
