@@ -186,7 +186,7 @@ def upload_requests(size: int) -> int:
 
 def _groups(shape: Shape) -> list[Group]:
     sizes = dict.fromkeys(range(shape.partitions), shape.maps * shape.part_bytes)
-    return plan(sizes, shape.task_bytes)
+    return plan(sizes, shape.task_bytes, pieces=dict.fromkeys(sizes, shape.maps))
 
 
 def _packed_gets(shape: Shape, groups: list[Group]) -> int:

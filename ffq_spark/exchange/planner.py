@@ -24,10 +24,11 @@ def plan(
     target: int,
     min_tasks: int = 1,
     max_tasks: int = 0,
-    *,
-    split: bool = True,
+    pieces: Mapping[int, int] | None = None,
 ) -> list[Group]:
-    """Group the partitions that have bytes; `max_tasks` 0 sets no limit, `split` allows shards.
+    """Group the partitions that have bytes; `max_tasks` 0 sets no limit.
+
+    `pieces` tells of how many each partition consists: it cannot have more shards.
 
     >>> [group.partitions for group in plan({0: 10, 1: 15, 2: 5, 3: 20}, target=25)]
     [(0, 1), (2, 3)]
@@ -35,9 +36,7 @@ def plan(
     groups = _joined(sizes, target)
     groups = _at_least(groups, min_tasks)
     groups = _at_most(groups, max_tasks)
-    if not split:
-        return [Group(tuple(group)) for group in groups]
-    return _sharded(groups, sizes, target, max_tasks)
+    return _sharded(groups, sizes, target, max_tasks, pieces)
 
 
 def _joined(sizes: Mapping[int, int], target: int) -> list[list[int]]:
@@ -74,7 +73,11 @@ def _at_most(groups: list[list[int]], count: int) -> list[list[int]]:
 
 
 def _sharded(
-    groups: list[list[int]], sizes: Mapping[int, int], target: int, max_tasks: int
+    groups: list[list[int]],
+    sizes: Mapping[int, int],
+    target: int,
+    max_tasks: int,
+    pieces: Mapping[int, int] | None,
 ) -> list[Group]:
     is_heavy = _heavy(sorted(sizes.values()), target)
     room = max_tasks - len(groups) if max_tasks else None
@@ -84,6 +87,8 @@ def _sharded(
         shards = 1
         if len(group) == 1 and is_heavy(size):
             shards = max(2, -(-size // target))
+            if pieces is not None:
+                shards = min(shards, pieces[group[0]])
             if room is not None:
                 shards = min(shards, 1 + room)
                 room -= shards - 1

@@ -21,17 +21,18 @@ def read_tasks(parts: pa.Table, options: ReadOptions) -> list[pa.RecordBatch]:
     if np.any(np.diff(reduces) < 0):
         order = np.argsort(reduces, kind="stable")
         parts, reduces, sizes = parts.take(pa.array(order)), reduces[order], sizes[order]
-    starts = np.flatnonzero(np.diff(reduces, prepend=-1))
+    starts = np.flatnonzero(np.append(True, reduces[1:] != reduces[:-1])[: len(reduces)])
     present, ends = reduces[starts], np.append(starts[1:], len(reduces))
     position = {int(partition): i for i, partition in enumerate(present)}
     totals = np.add.reduceat(sizes, starts) if len(starts) else sizes
     cuts: dict[int, list[int]] = {}
+    counts = np.ones_like(starts) if options.consolidate else ends - starts
     groups = plan(
-        {int(p): int(size) for p, size in zip(present, totals, strict=True)},
+        dict(zip(present.tolist(), totals.tolist(), strict=True)),
         options.target_partition_bytes,
         options.min_tasks,
         options.max_tasks,
-        split=not options.consolidate,
+        dict(zip(present.tolist(), counts.tolist(), strict=True)),
     )
     tasks: list[pa.RecordBatch] = []
     if not groups:

@@ -97,6 +97,6 @@ def test_later_writes_take_the_weight_of_the_exchange(root: str) -> None:
 def test_a_partition_that_is_consolidated_stays_whole() -> None:
     sizes = {0: 10, 1: 1000, 2: 10}
     assert any(group.shards > 1 for group in plan(sizes, 100))
-    whole = plan(sizes, 100, split=False)
+    whole = plan(sizes, 100, pieces=dict.fromkeys(sizes, 1))
     assert [group.partitions for group in whole] == [(0,), (1,), (2,)]
     assert all(group.shards == 1 for group in whole)

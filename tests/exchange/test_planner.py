@@ -53,6 +53,11 @@ def test_plans_follow_ffqs_rules(
     assert plan(observed, target, *limits) == expected
 
 
+def test_a_partition_has_no_more_shards_than_pieces() -> None:
+    found = plan({0: 1000, 1: 1000, 2: 4}, 10, 1, 9, pieces={0: 3, 1: 1, 2: 2})
+    assert found == [*(Group((0,), shard, 3) for shard in range(3)), whole(1), whole(2)]
+
+
 @settings(max_examples=500)
 @given(sizes, targets, least, most)
 def test_every_partition_is_planned_exactly_once(
