@@ -6,11 +6,8 @@ a partition are fetched first: into memory as far as the limit allows, else to l
 
 from __future__ import annotations
 
-import mmap
-import os
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, pairwise
 
 import pyarrow as pa
 
@@ -18,7 +15,7 @@ from ffq_spark.exchange.column_ranges import Selection
 from ffq_spark.exchange.merge import merge_sorted
 from ffq_spark.exchange.reader import Part, decode_part, fetch_parts, open_columns
 from ffq_spark.exchange.sorting import sort_rows
-from ffq_spark.exchange.spill import spill_directory
+from ffq_spark.exchange.spill import Spilled
 from ffq_spark.format.conform import conform
 from ffq_spark.format.payload import Decoder
 from ffq_spark.options import ReadOptions
@@ -46,21 +43,16 @@ def read_sorted(
     decoder = open_columns(schema, needed)
     opened = Selection(schema, needed, local=store.is_local)
     total = sum(parts["bytes"].to_pylist())
-    with _Aside(total > in_memory) as aside:
-        fetched = [
-            (part, aside.keep(data))
-            for part, data in fetch_parts(
-                store, parts, options.verify, options.credits, totals, opened
-            )
-        ]
-        held = max(_ROWS_IN_HAND // max(len(fetched), 1), 1024)
-        runs = [
-            _run(decoder, part, kept(), wanted, held, store.url(part["file"]), options.verify)
-            for part, kept in fetched
-        ]
-        del fetched
-        for batch in _merged(runs, order, at_once=total <= in_memory // 8):
-            yield batch.select(chosen)
+    source = fetch_parts(store, parts, options.verify, options.credits, totals, opened)
+    fetched = _on_disk(source) if total > in_memory else list(source)
+    held = max(_ROWS_IN_HAND // max(len(fetched), 1), 1024)
+    runs = [
+        _run(decoder, part, data, wanted, held, store.url(part["file"]), options.verify)
+        for part, data in fetched
+    ]
+    del fetched
+    for batch in _merged(runs, order, at_once=total <= in_memory // 8):
+        yield batch.select(chosen)
 
 
 def _merged(
@@ -87,40 +79,17 @@ def _run(
             yield found.slice(start, rows)
 
 
-class _Aside:
-    """Where verified bytes stay until they are merged: as they are, or in a file without a name."""
+def _on_disk(fetched: Iterable[tuple[Part, pa.Buffer]]) -> list[tuple[Part, pa.Buffer]]:
+    """Parts in one file: with a file for each, thousands would each hold a descriptor."""
+    parts: list[Part] = []
+    ends = [0]
 
-    def __init__(self, on_disk: bool) -> None:
-        self._on_disk = on_disk
-        self._file = -1
-        self._size = 0
-        self._mapped: pa.Buffer | None = None
+    def pieces() -> Iterator[pa.Buffer]:
+        for part, data in fetched:
+            parts.append(part)
+            ends.append(ends[-1] + data.size)
+            yield data
 
-    def __enter__(self) -> _Aside:
-        if self._on_disk:
-            self._file, path = tempfile.mkstemp(prefix="ffq-merge-", dir=spill_directory())
-            os.unlink(path)
-        return self
-
-    def keep(self, data: pa.Buffer) -> Callable[[], pa.Buffer]:
-        """Take bytes; what is given back gets them, once all are here."""
-        if not self._on_disk or not data.size:
-            return lambda: data
-        start = self._size
-        with memoryview(data) as view:
-            while view.nbytes > self._size - start:
-                self._size += os.write(self._file, view[self._size - start :])
-        size = data.size
-        return lambda: self._all()[start : start + size]
-
-    def _all(self) -> pa.Buffer:
-        """The file as memory that the system fills and drops by itself."""
-        if self._mapped is None:
-            # One map for all parts: each would hold a descriptor, and there may be thousands.
-            area = mmap.mmap(self._file, self._size, access=mmap.ACCESS_READ)
-            self._mapped = pa.py_buffer(area)
-        return self._mapped
-
-    def __exit__(self, *ignored: object) -> None:
-        if self._on_disk:
-            os.close(self._file)
+    kept = Spilled.of_pieces(pieces()).data
+    places = pairwise(ends)
+    return [(part, kept[start:end]) for part, (start, end) in zip(parts, places, strict=True)]
