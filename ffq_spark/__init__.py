@@ -12,15 +12,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from ffq_spark.errors import FfqError
-from ffq_spark.exchange.cut import cut
-from ffq_spark.exchange.exchange import Exchange
-from ffq_spark.store import ReadTotals
 
 if TYPE_CHECKING:
+    from ffq_spark.exchange.cut import cut
+    from ffq_spark.exchange.exchange import Exchange
     from ffq_spark.service.client import connect
     from ffq_spark.service.service import serve
     from ffq_spark.spark.doctor import doctor
     from ffq_spark.spark.session import configure, recommended_conf, register
+    from ffq_spark.store import ReadTotals
 
 __version__ = "0.1.0"
 
@@ -38,10 +38,14 @@ __all__ = [
     "serve",
 ]
 
-# These need pyspark or Flight; the rest works where they are not installed.
+# Some need pyspark or Flight, which may not be installed; and every Python process that Spark
+# starts for a task or a plan imports this package, and needs none of them.
 _LATE = {
+    "Exchange": "exchange.exchange",
+    "ReadTotals": "store",
     "configure": "spark.session",
     "connect": "service.client",
+    "cut": "exchange.cut",
     "doctor": "spark.doctor",
     "recommended_conf": "spark.session",
     "register": "spark.session",

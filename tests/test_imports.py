@@ -34,9 +34,14 @@ def imported_by(statement: str) -> set[str]:
 @pytest.mark.parametrize("module", ["pyspark", "py4j", "pandas", "s3fs", "botocore", "fsspec"])
 def test_importing_the_package_does_not_import(module: str) -> None:
     """Each would cost time in every worker, or fail where it is not installed."""
-    found = imported_by("import ffq_spark")
+    found = imported_by("import ffq_spark; ffq_spark.Exchange")
     assert {"ffq_spark", "pyarrow"} <= found
     assert module not in found
+
+
+def test_the_package_alone_imports_next_to_nothing() -> None:
+    """Every process that Spark starts for a task or a plan imports it."""
+    assert not {"numpy", "pyarrow"} & imported_by("import ffq_spark")
 
 
 def test_the_spark_names_import_pyspark_when_they_are_used() -> None:
