@@ -4,17 +4,21 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ffq-installed
 
+# By files, in the order of the collection: the long ones come first.
+IN_PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
+
 export SPARK_LOCAL_IP ?= 127.0.0.1
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
-.PHONY: help setup demo test soak bench check docs jar java clean
+.PHONY: help setup demo test soak bench bench-storage bench-setup check docs jar java clean
 
 help:
 	@echo "make demo    write, fail, retry, read, look up: the whole product in a minute"
 	@echo "make test    all tests (about half an hour on 2 cores)"
 	@echo "make soak    the long campaigns in full"
 	@echo "make bench   beside Spark, dask, DuckDB and Polars; flags in BENCH, such as BENCH='--only write'"
+	@echo "make bench-storage   requests and credits on S3, cleanup beside rmtree"
 	@echo "make check   ruff, mypy --strict, import-linter, codespell"
 	@echo "make docs    write the generated tables anew"
 	@echo "make jar     build the plugin's jar from jars/src"
@@ -42,18 +46,25 @@ demo: java setup
 
 test: java setup
 	@echo "== tests"
-	@$(BIN)/python -m pytest -m "not soak" -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -m "not soak" $(IN_PARALLEL)
 
 soak: java setup
 	@echo "== the long campaigns"
 	@$(BIN)/python -m pytest -m soak --timeout 7200
 	@echo "== the tests again, with layout=packed"
-	@FFQ_LAYOUT=packed $(BIN)/python -m pytest -m "not soak" -n 2 --dist loadfile tests/exchange tests/faults tests/spark
+	@FFQ_LAYOUT=packed $(BIN)/python -m pytest -m "not soak" $(IN_PARALLEL) tests/exchange tests/faults tests/spark
 
-bench: java setup
+bench: java setup bench-setup
 	@echo "== benchmarks/peers.py"
-	@$(BIN)/python -m pip install --quiet --editable '.[bench]' --config-settings editable_mode=compat
 	@$(BIN)/python benchmarks/peers.py $(BENCH)
+
+bench-storage: java setup bench-setup
+	@echo "== benchmarks/object_storage.py, benchmarks/gc.py"
+	@$(BIN)/python benchmarks/object_storage.py
+	@$(BIN)/python benchmarks/gc.py
+
+bench-setup: setup
+	@$(BIN)/python -m pip install --quiet --editable '.[bench]' --config-settings editable_mode=compat
 
 check: setup
 	@echo "== ruff, mypy, import-linter, codespell"

@@ -191,6 +191,7 @@ def main() -> None:
     parser.add_argument("--directories", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cases", default=",".join(CASES))
+    parser.add_argument("--folder", help="where the trees are made; a RAM disk shows least noise")
     parser.add_argument("--task", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.task:
@@ -200,7 +201,7 @@ def main() -> None:
         else:
             print(json.dumps(measure(how, root)))
         return
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         for case in arguments.cases.split(","):
             for line in compare(case, arguments.directories, arguments.rounds, folder):
                 print(json.dumps(line), flush=True)

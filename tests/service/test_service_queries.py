@@ -170,8 +170,9 @@ def test_a_cancel_frees_the_cores_within_5_seconds(
 
 def test_a_result_larger_than_the_credits_is_streamed(spark: Any, root: str) -> None:
     """Neither the server nor its driver ever holds it."""
-    credits, limit = 8 << 20, 48 << 20
-    sql = "select id, repeat(md5(string(id)), 8) as text from range(0, 450000, 1, 4)"
+    # What allocators keep varies by 30 MiB from run to run, whatever the size of the result.
+    credits, limit = 8 << 20, 72 << 20
+    sql = "select id, repeat(md5(string(id)), 8) as text from range(0, 900000, 1, 8)"
     options = {"port": 0, "sql": True, "server_credits": credits, "max_readers": 4}
     with ffq.serve({"x": root}, spark=spark, **options) as served:
         service = ffq.connect(served.url)
@@ -182,7 +183,7 @@ def test_a_result_larger_than_the_credits_is_streamed(spark: Any, root: str) -> 
                 count += batch.num_rows
                 size += batch.nbytes
         print(f"{(memory.peak - memory.before) / 2**20:.0f} MiB for {size / 2**20:.0f}")
-        assert count == 450_000 and size > 2 * limit
+        assert count == 900_000 and size > 3 * limit
         assert memory.peak - memory.before < limit
 
 
