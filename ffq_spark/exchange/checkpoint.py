@@ -96,7 +96,7 @@ def _sizes(limit: int) -> Iterator[int]:
 
 
 def step_parts(
-    step: StepRecord, data: bytes | None, path: str, *, statistics: bool = True
+    step: StepRecord, data: bytes | pa.Buffer | None, path: str, *, statistics: bool = True
 ) -> pa.Table:
     """The parts of a step by its manifest, which must be the one that the step remembers."""
     table = committed_parts(step.body, data, path, statistics=statistics)
@@ -108,7 +108,7 @@ def step_parts(
 
 
 def committed_parts(
-    body: StepBody, data: bytes | None, path: str, *, statistics: bool = True
+    body: StepBody, data: bytes | pa.Buffer | None, path: str, *, statistics: bool = True
 ) -> pa.Table:
     """The same of a step whose number does not matter."""
     if data is None:
@@ -292,13 +292,13 @@ def condensed(store: Store, pieces: Sequence[Stored | Checkpoint]) -> Checkpoint
 
 
 def _known_parts(store: Store, steps: Sequence[Stored]) -> list[pa.Table | None]:
-    manifests = store.read_many([step.body.manifest for _, step in steps])
+    manifests = store.read_large([step.body.manifest for _, step in steps])
     return [
         _parts_unless_damaged(step, data) for (_, step), data in zip(steps, manifests, strict=True)
     ]
 
 
-def _parts_unless_damaged(step: StepRecord, data: bytes | None) -> pa.Table | None:
+def _parts_unless_damaged(step: StepRecord, data: pa.Buffer | None) -> pa.Table | None:
     try:
         return step_parts(step, data, step.body.manifest)
     except CorruptRecord:

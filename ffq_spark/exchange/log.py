@@ -176,8 +176,9 @@ class StepLog:
         """
         pieces: list[StepRecord | Checkpoint] = []
         while number or not pieces:
-            base = self.read(number).base
-            version = Steps(self._between(base, number))
+            newest = self.read(number)
+            base = newest.base
+            version = Steps([newest] if base == number else self._between(base, number))
             for position in np.flatnonzero(version.bases() != base):
                 other = version[int(position)]
                 message = f"it begins at step {base}, step {other.step} at {other.base}"

@@ -80,27 +80,34 @@ def _spellings(values: list[Any], kind: pa.DataType, hash: str) -> list[Any]:
 def may_match(manifest: pa.Table, predicates: Sequence[Predicate]) -> NDArray[np.bool_]:
     """For each part, whether its statistics allow a row that meets all predicates."""
     keep = np.ones(manifest.num_rows, np.bool_)
-    if "stats" not in manifest.schema.names:
+    if "stats" not in manifest.schema.names or not manifest.num_rows:
         return keep
-    known = {field.name for field in manifest.schema.field("stats").type}
     stats = manifest["stats"].combine_chunks()
     for predicate in predicates:
-        if predicate.column in known:
-            bounds = pc.struct_field(stats, predicate.column)
-            try:
-                keep &= _allows(bounds, predicate)
-            except (pa.ArrowException, TypeError, ValueError, OverflowError):
-                continue
+        if stats.type.get_field_index(predicate.column) < 0:
+            continue
+        bounds = pc.struct_field(stats, predicate.column)
+        # A part whose step has no such statistics may hold anything.
+        known = bounds.is_valid() if bounds.null_count else None
+        try:
+            allowed = _allows(bounds if known is None else bounds.filter(known), predicate)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            continue
+        if known is None:
+            keep &= allowed
+        else:
+            keep[known.to_numpy(zero_copy_only=False)] &= allowed
     return keep
 
 
 def _allows(bounds: pa.StructArray, predicate: Predicate) -> NDArray[np.bool_]:
-    low, high = pc.struct_field(bounds, "min"), pc.struct_field(bounds, "max")
+    # Of structs that are all there, so nothing hides their children.
+    low, high, nulls = (bounds.field(name) for name in ("min", "max", "nulls"))
     if predicate.op == "in":
         values = [value for value in predicate.values if value is not None]
         matches = np.zeros(len(bounds), np.bool_)
         if len(values) < len(predicate.values):
-            matches |= pc.greater(pc.struct_field(bounds, "nulls"), 0).to_numpy(False)
+            matches |= pc.greater(nulls, 0).to_numpy(False)
         for least, greatest in _spans(values):
             matches |= _at_most(low, greatest) & _at_least(high, least)
         return matches

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from ffq_spark.errors import (
     BadOption,
@@ -89,7 +90,7 @@ class Snapshot:
             known, others = checkpoint.known_parts(doubtful, statistics=statistics)
             loose += others
             yield known
-        manifests = self.store.read_many([step.body.manifest for step in loose])
+        manifests = self.store.read_large([step.body.manifest for step in loose])
         for step, data in zip(loose, manifests, strict=True):
             try:
                 path = self.store.url(step.body.manifest)
@@ -124,27 +125,23 @@ def _pruned(
     table: pa.Table, predicates: Sequence[Predicate], allowed: frozenset[int] | None
 ) -> pa.Table:
     table = _in_partitions(with_file_ends(table), allowed)
-    for predicate in predicates:
-        table = table.filter(_may_match(table, predicate))
-    return table.select(READ_SCHEMA.names)
-
-
-def _may_match(table: pa.Table, predicate: Predicate) -> pa.Array:
-    """For each part whether it may hold a matching row: yes, if its step has no such statistics."""
-    statistics = table.schema.field("stats").type if "stats" in table.schema.names else ()
-    if predicate.column not in {field.name for field in statistics}:
-        return pa.repeat(True, table.num_rows)
-    known = pc.struct_field(table["stats"], predicate.column).is_valid()
-    keep = np.ones(table.num_rows, np.bool_)
-    keep[known.to_numpy()] = may_match(table.filter(known), [predicate])
-    return pa.array(keep)
+    # What no predicate needs is not copied for any.
+    parts = table.select(READ_SCHEMA.names)
+    return _where(parts, may_match(table, predicates)) if predicates else parts
 
 
 def _in_partitions(table: pa.Table, allowed: frozenset[int] | None) -> pa.Table:
     if allowed is None:
         return table
-    wanted = pa.array(sorted(allowed), pa.int32())
-    return table.filter(pc.is_in(table["reduce"], value_set=wanted))
+    return _where(table, np.isin(table["reduce"].to_numpy(), list(allowed)))
+
+
+def _where(table: pa.Table, keep: NDArray[np.bool_]) -> pa.Table:
+    """Some rows of a table; those that lie together are not copied."""
+    kept = np.flatnonzero(keep)
+    if not len(kept) or kept[-1] - kept[0] + 1 == len(kept):
+        return table.slice(kept[0] if len(kept) else 0, len(kept))
+    return table.take(pa.array(kept))
 
 
 def take_snapshot(store: Store, options: ReadOptions, newest: int | None = None) -> Snapshot:

@@ -67,16 +67,19 @@ def encode(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-def decode(data: bytes, path: str, *, statistics: bool = True) -> pa.Table:
+def decode(data: bytes | pa.Buffer, path: str, *, statistics: bool = True) -> pa.Table:
     """Read a manifest, if need be without its statistics, and check that it has its columns."""
-    fields = None if statistics else list(range(len(PART_FIELDS)))
     # To wake other threads takes longer than a small file does.
-    options = pa.ipc.IpcReadOptions(included_fields=fields, use_threads=len(data) > _LARGE)
+    options = pa.ipc.IpcReadOptions(use_threads=len(data) > _LARGE)
     buffer = pa.py_buffer(data)
     try:
+        reader = pa.ipc.open_file(buffer, options=options)
         # Before it is read: another version's may have too few columns to leave statistics out.
-        _check(pa.ipc.open_file(buffer).schema, path)
-        return pa.ipc.open_file(buffer, options=options).read_all()
+        _check(reader.schema, path)
+        if not statistics:
+            options.included_fields = list(range(len(PART_FIELDS)))
+            reader = pa.ipc.open_file(buffer, options=options)
+        return reader.read_all()
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, CorruptRecord):
             raise
@@ -84,11 +87,11 @@ def decode(data: bytes, path: str, *, statistics: bool = True) -> pa.Table:
 
 
 def _check(schema: pa.Schema, path: str) -> None:
-    for field in PART_FIELDS:
-        if field.name not in schema.names or schema.field(field.name) != field:
+    for position, field in enumerate(PART_FIELDS):
+        if len(schema) <= position or schema.field(position) != field:
             raise CorruptRecord(f"the manifest has no proper column {field.name}", path=path)
 
 
-def digest(data: bytes) -> int:
+def digest(data: bytes | pa.Buffer) -> int:
     """What a step record remembers of its manifest."""
     return checksum(pa.py_buffer(data))

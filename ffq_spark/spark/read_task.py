@@ -65,7 +65,7 @@ class ReadTask(InputPartition):
 
     def __reduce__(self) -> tuple[Any, ...]:
         names = tuple(self._parts.schema.names)
-        message = self._parts.serialize().to_pybytes()
+        message = self._parts.serialize()
         known = (self._exchange, self.order, self.sort_by, self.reports)
         # The JVM looks for the place in these bytes from their beginning.
         return _received, (self._place, message, names, *known)
@@ -79,9 +79,9 @@ class ReadTask(InputPartition):
         return ExchangeRecord.decode(self._exchange, layout.EXCHANGE)
 
 
-def _received(place: bytes, message: bytes, names: tuple[str, ...], *known: Any) -> ReadTask:
+def _received(place: bytes, message: pa.Buffer, names: tuple[str, ...], *known: Any) -> ReadTask:
     schema = pa.schema([_PART_FIELDS[name] for name in names])
-    return ReadTask(pa.ipc.read_record_batch(pa.py_buffer(message), schema), *known, place=place)
+    return ReadTask(pa.ipc.read_record_batch(message, schema), *known, place=place)
 
 
 def plan_tasks(

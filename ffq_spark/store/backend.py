@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+import pyarrow as pa
+
 Skip = Callable[[str], bool]
 """Whether a directory is left out; one that is must be left out at any depth below, too."""
 
@@ -34,7 +36,8 @@ class Backend(Protocol):
 
     def url(self, path: str) -> str: ...
 
-    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes: ...
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes | pa.Buffer:
+        """A whole file, or of a range what there is of it."""
 
     def create(self, path: str, data: bytes) -> None:
         """Create the whole file or raise FileExistsError: never half a file, never over one."""

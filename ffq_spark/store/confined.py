@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 
+import pyarrow as pa
+
 from ffq_spark.store.backend import Entry
 from ffq_spark.store.local import LocalBackend
 
@@ -27,6 +29,9 @@ class ConfinedBackend(LocalBackend):
     PermissionError: a link or name that leads out of the root
     """
 
+    # A service has many threads, and what one has freed is kept for that thread.
+    _reuses_memory = False
+
     def __init__(self, root: str) -> None:
         super().__init__(root)
         self._real = os.path.join(os.path.realpath(root), "")
@@ -35,7 +40,7 @@ class ConfinedBackend(LocalBackend):
         if not os.path.join(os.path.realpath(self.url(path)), "").startswith(self._real):
             raise PermissionError("a link or name that leads out of the root")
 
-    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes | pa.Buffer:
         self._check(path)
         return super().read(path, start, length)
 

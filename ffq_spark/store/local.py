@@ -8,14 +8,22 @@ import os
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 
+import pyarrow as pa
+
 from ffq_spark.format.layout import RECORDS
 from ffq_spark.store.backend import Directory, Entry, Skip
+
+_SMALL = 64 << 10
 
 
 class LocalBackend:
     """A directory. A record appears whole or not at all: written aside, then linked into place."""
 
     create_once = "link"
+
+    # Whether files are read into memory that Arrow has used before: fresh pages cost several
+    # times what the copy does.
+    _reuses_memory = True
 
     def __init__(self, root: str) -> None:
         self._root = os.path.abspath(root)
@@ -24,11 +32,16 @@ class LocalBackend:
     def url(self, path: str) -> str:
         return self._inside + path if path else self._root
 
-    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes | pa.Buffer:
         with open(self.url(path), "rb", buffering=0) as file:
             if start:
                 file.seek(start)
-            return file.read() if length is None else _read_exactly(file.fileno(), length)
+            if length is None or length > _SMALL:
+                rest = os.fstat(file.fileno()).st_size - start
+                length = rest if length is None else min(length, rest)
+            if length > _SMALL and self._reuses_memory:
+                return _read_reusing(file, length)
+            return _read_exactly(file.fileno(), length)
 
     def create(self, path: str, data: bytes) -> None:
         target = self.url(path)
@@ -144,3 +157,11 @@ def _read_exactly(descriptor: int, length: int) -> bytes:
         pieces.append(piece)
         length -= len(piece)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _read_reusing(file: io.FileIO, length: int) -> pa.Buffer:
+    buffer = pa.allocate_buffer(length)
+    room, filled = memoryview(buffer), 0
+    while filled < length and (count := file.readinto(room[filled:])):
+        filled += count
+    return buffer[:filled]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import secrets
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -35,6 +35,8 @@ __all__ = ["Directory", "Entry", "Store"]
 
 UNSAFE = "unsafe"
 _READERS = 16
+
+Read = TypeVar("Read")
 
 
 class Store:
@@ -74,7 +76,7 @@ class Store:
     def read(self, path: str) -> bytes:
         """A whole file; FileNotFoundError if there is none."""
         try:
-            return self._backend.read(path)
+            return bytes(self._backend.read(path))
         except FileNotFoundError:
             raise
         except Exception as error:
@@ -89,10 +91,23 @@ class Store:
 
     def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
         """Whole files in the order of their paths, None where there is none."""
+        return self._of_each(self.read_optional, paths)
+
+    def read_large(self, paths: Sequence[str]) -> list[pa.Buffer | None]:
+        """The same of files that may be large, in memory that need not be new."""
+        return self._of_each(self._read_buffer, paths)
+
+    def _read_buffer(self, path: str) -> pa.Buffer | None:
+        try:
+            return self.read_range(path, 0, None)
+        except FileNotFoundError:
+            return None
+
+    def _of_each(self, read: Callable[[str], Read], paths: Sequence[str]) -> list[Read]:
         if len(paths) < 2 or self.is_local:
-            return [self.read_optional(path) for path in paths]
+            return [read(path) for path in paths]
         with ThreadPoolExecutor(min(_READERS, len(paths))) as pool:
-            return list(pool.map(self.read_optional, paths))
+            return list(pool.map(read, paths))
 
     def read_range(self, path: str, start: int, length: int | None) -> pa.Buffer:
         """Bytes of a file; fewer than asked for if it ends before."""

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,16 +95,22 @@ def test_a_record_may_be_larger_than_a_part_of_a_multipart_upload(store: Store) 
 # --- reading ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [0, 1, 10])
+@pytest.mark.parametrize("size", [0, 1, 10, 200_000])
 def test_a_range_ends_where_the_file_ends(store: Store, size: int) -> None:
-    body = bytes(range(size))
+    body = bytes(n % 251 for n in range(size))
     store.write("f", [body])
     assert store.read("f") == body
     for start in (0, 1, size - 1, size, size + 1, size + 100):
-        for length in (None, 0, 1, size, size + 1, 1000):
+        for length in (None, 0, 1, size, size + 1, 1000, 100_000):
             if start >= 0:
                 expected = body[start:] if length is None else body[start : start + length]
                 assert bytes(store.read_range("f", start, length)) == expected
+
+
+def test_no_more_memory_is_taken_than_a_local_file_has_bytes(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    store.write("f", [b"x" * 100_000])
+    assert len(store.read_range("f", 10, 1 << 60)) == 99_990
 
 
 def test_what_is_not_there_is_not_found(store: Store) -> None:
