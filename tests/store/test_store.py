@@ -107,6 +107,16 @@ def test_a_range_ends_where_the_file_ends(store: Store, size: int) -> None:
                 assert bytes(store.read_range("f", start, length)) == expected
 
 
+def test_many_files_are_read_in_their_order(store: Store) -> None:
+    bodies = {"small": b"s", "large": b"l" * 200_000}
+    for name, body in bodies.items():
+        store.write(name, [body])
+    names = ["large", "no/file", "small", "large"]
+    assert store.read_many(names) == [bodies.get(name) for name in names]
+    read = [None if data is None else bytes(data) for data in store.read_large(names)]
+    assert read == [bodies.get(name) for name in names]
+
+
 def test_no_more_memory_is_taken_than_a_local_file_has_bytes(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     store.write("f", [b"x" * 100_000])
