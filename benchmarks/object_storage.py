@@ -1,6 +1,6 @@
 """What an object store is asked for, and what byte credits cost, on a real S3 server on loopback.
 
-    python benchmarks/object_storage.py [--maps 16] [--rows 2000000] [--ranges 1000] [--rounds 5]
+    python benchmarks/object_storage.py [--maps 16] [--rows 10000000] [--ranges 1000] [--rounds 5]
 
 Requests: a packed write of M map tasks and a full read of it in T tasks through Spark, as the
 server itself counts them. Wanted: at most 4 M + 20 for the write, T M + 20 GETs for the read.
@@ -119,7 +119,7 @@ def credits(server: S3Server, ranges: int, rounds: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--maps", type=int, default=16)
-    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--ranges", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()

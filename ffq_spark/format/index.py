@@ -106,7 +106,7 @@ class MapTaskIndex:
     @classmethod
     def _parse(cls, body: bytes, path: str, failure: str) -> MapTaskIndex:
         try:
-            document = json.loads(body)
+            document = json.loads(body.decode())
             index = cls(
                 id=AttemptId(
                     _count(document, "query_id", limit=MAX_ID),
@@ -176,6 +176,7 @@ def _count(
     item: Mapping[str, Any], name: str, default: int | None = None, *, limit: int = _MAX_COUNT
 ) -> int:
     value = item[name] if default is None else item.get(name, default)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= limit:
+    # A truth value is an int to isinstance; and cleanup looks at a million of these.
+    if type(value) is not int or not 0 <= value <= limit:
         raise TypeError(f"`{name}` is not a number from 0 to {limit}")
     return value
