@@ -1,7 +1,7 @@
 """Which partitions are read together: FFQ's adaptive planning, a pure function of sizes.
 
 Neighbouring partitions are joined up to a target size; a heavy one is split into shards. The plan
-depends on sizes alone, never on the order of map tasks.
+depends on sizes and numbers of pieces alone, never on the order of map tasks.
 """
 
 from __future__ import annotations

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice, pairwise
+from itertools import islice
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from ffq_spark.errors import CorruptPart, CorruptRecord
@@ -33,9 +32,6 @@ _METADATA_SOURCES = ("step", "query", "map_task", "attempt", "reduce")
 
 RANGES_AT_ONCE = 4
 """So many ranges of the largest size share the credits."""
-# Files are read in the order of their parts within so many bytes, not over the whole exchange.
-_WINDOW_BYTES = ReadOptions.target_partition_bytes
-
 # So many parts' tails are asked for together, ahead of their columns.
 _TAILS_AT_ONCE = 16
 
@@ -109,11 +105,7 @@ def fetch_parts(
     """
     totals = totals or ReadTotals()
     limit = max(credits // RANGES_AT_ONCE, 1)
-    ranges = (
-        found
-        for window in _windows(parts)
-        for found in join_ranges(window, limit, columns.pays(window))
-    )
+    ranges = join_ranges(parts, limit, columns.pays(parts))
     fetched = store.fetch(
         partial(_fetch, store, verify),
         _requests(store, ranges, columns, verify, credits, totals),
@@ -185,13 +177,6 @@ def fetch_part(store: Store, part: Part, *, verify: str = "full") -> pa.Buffer:
     length = part["bytes"] + part["ends_file"]
     data = fetch_range(store, part["file"], part["offset"], length, part["step"])
     return _checked(data, part, store.url(part["file"]), verify)
-
-
-def _windows(parts: pa.Table) -> Iterator[pa.Table]:
-    ends = np.cumsum(parts["bytes"].to_numpy()) // _WINDOW_BYTES
-    bounds = [0, *(np.flatnonzero(np.diff(ends)) + 1).tolist(), parts.num_rows]
-    for start, end in pairwise(bounds):
-        yield parts.slice(start, end - start)
 
 
 def _fetch_range(store: Store, range: Range) -> pa.Buffer:

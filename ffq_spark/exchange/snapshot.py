@@ -137,10 +137,11 @@ def _in_partitions(table: pa.Table, allowed: frozenset[int] | None) -> pa.Table:
 
 
 def _where(table: pa.Table, keep: NDArray[np.bool_]) -> pa.Table:
-    """Some rows of a table; those that lie together are not copied."""
+    """Some rows of a table; they are copied unless they lie together and are most of it."""
     kept = np.flatnonzero(keep)
-    if not len(kept) or kept[-1] - kept[0] + 1 == len(kept):
-        return table.slice(kept[0] if len(kept) else 0, len(kept))
+    # A slice of few would keep them all in memory, for as long as somebody has the plan.
+    if 2 * len(kept) > len(keep) and kept[-1] - kept[0] + 1 == len(kept):
+        return table.slice(kept[0], len(kept))
     return table.take(pa.array(kept))
 
 

@@ -23,7 +23,7 @@ def read_tasks(parts: pa.Table, options: ReadOptions) -> list[pa.RecordBatch]:
         parts, reduces, sizes = parts.take(pa.array(order)), reduces[order], sizes[order]
     starts = np.flatnonzero(np.append(True, reduces[1:] != reduces[:-1])[: len(reduces)])
     present, ends = reduces[starts], np.append(starts[1:], len(reduces))
-    position = {int(partition): i for i, partition in enumerate(present)}
+    position = {partition: i for i, partition in enumerate(present.tolist())}
     totals = np.add.reduceat(sizes, starts) if len(starts) else sizes
     cuts: dict[int, list[int]] = {}
     counts = np.ones_like(starts) if options.consolidate else ends - starts
@@ -71,6 +71,8 @@ def _none(schema: pa.Schema) -> pa.RecordBatch:
 
 def _shards(sizes: NDArray[np.int64], offset: int, shards: int) -> list[int]:
     """Where the shards of a partition begin, and its end: whole parts of about equal bytes."""
+    if shards >= len(sizes):
+        return list(range(offset, offset + len(sizes) + 1))
     ends = np.cumsum(sizes)
     middles = ends - sizes / 2
     owner = np.minimum((middles * shards / ends[-1]).astype(np.int64), shards - 1)

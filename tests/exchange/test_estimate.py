@@ -5,18 +5,20 @@ from __future__ import annotations
 import random
 import uuid
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from conftest import Place
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from s3proxy import S3Proxy
 from s3requests import counted_requests
 
 from ffq_spark.errors import BadOption
+from ffq_spark.exchange.column_ranges import Selection
 from ffq_spark.exchange.estimate import (
     LAYOUTS,
     LEAST_PART_BYTES,
@@ -30,7 +32,8 @@ from ffq_spark.exchange.estimate import (
 )
 from ffq_spark.exchange.job import WriteJob
 from ffq_spark.exchange.ledger import Ledger
-from ffq_spark.exchange.reader import read_parts
+from ffq_spark.exchange.ranges import with_file_ends
+from ffq_spark.exchange.reader import fetch_parts, read_parts
 from ffq_spark.exchange.snapshot import take_snapshot
 from ffq_spark.exchange.tasks import read_tasks
 from ffq_spark.exchange.write import commit_write, prepare
@@ -113,6 +116,46 @@ def test_packed_never_asks_for_more(maps: int, partitions: int, part: int, tasks
     assert packed.read_data.get <= parts.read_data.get
     # A task reads something of each map task's object.
     assert packed.read_data.get >= min(packed.read_tasks, partitions) * maps
+
+
+class Asked:
+    """A store that is asked for ranges, counts them and has none."""
+
+    ranges = 0
+
+    def fetch(self, fetch: Any, requests: Iterable[Any], *_: Any) -> Iterator[Any]:
+        self.ranges += sum(1 for _ in requests)
+        return iter(())
+
+
+@given(
+    maps=st.integers(1, 12),
+    partitions=st.integers(1, 40),
+    part=st.integers(LEAST_PART_BYTES, 64 * MIB),
+    tasks=st.integers(0, 20),
+)
+@example(maps=10, partitions=64, part=MIB, tasks=1)
+@example(maps=16, partitions=8, part=MIB, tasks=1)
+def test_the_model_counts_the_ranges_of_any_shape(
+    maps: int, partitions: int, part: int, tasks: int
+) -> None:
+    """Of tasks of any size: a larger one joins more neighbours, and never asks for more."""
+    shape = Shape(maps, partitions, maps * partitions * part, "packed", tasks=tasks)
+    rows = [(p, m) for p in range(partitions) for m in range(maps)]
+    columns = {
+        "reduce": [p for p, _ in rows],
+        "file": [f"{m}" for _, m in rows],
+        "offset": [p * part for p, _ in rows],
+        "bytes": [part] * len(rows),
+    }
+    found, store = estimate(shape), Asked()
+    options = ReadOptions(target_partition_bytes=shape.task_bytes)
+    planned = read_tasks(with_file_ends(pa.table(columns)), options)
+    for task in planned:
+        whole = Selection(SMALL.schema, SMALL.schema.names, local=False)
+        parts = pa.Table.from_batches([task])
+        assert not list(fetch_parts(store, parts, "full", options.credits, None, whole))  # type: ignore[arg-type]
+    assert (len(planned), store.ranges) == (found.read_tasks, found.read_data.get)
 
 
 def write(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import ffq_reference as ffq
 import pyarrow as pa
@@ -66,6 +68,18 @@ def test_a_full_read_asks_once_for_what_lies_together(root: str) -> None:
     limited = ReadTotals()
     exchange.read(totals=limited, credits=4096).read_all()
     assert limited.requests == 16
+
+
+@pytest.mark.parametrize("layout", ["parts", "packed"])
+def test_a_read_from_a_server_stays_within_its_credits(s3: Any, layout: str) -> None:
+    place = Place(f"s3://{s3.bucket}/{uuid.uuid4().hex}", s3.storage_options)
+    exchange = write(place, layout, partitions=64, rows=40_000)
+    sizes, totals = exchange.parts()["bytes"].to_pylist(), ReadTotals()
+    credits = sum(sizes) // 4
+    assert exchange.read(totals=totals, credits=credits).read_all().num_rows == 40_000
+    assert totals.bytes == sum(sizes)
+    # Ahead of its use, and no further.
+    assert max(sizes) < totals.peak_bytes <= credits
 
 
 def test_one_partition_is_one_range_of_the_file(root: str) -> None:

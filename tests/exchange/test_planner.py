@@ -58,6 +58,22 @@ def test_a_partition_has_no_more_shards_than_pieces() -> None:
     assert found == [*(Group((0,), shard, 3) for shard in range(3)), whole(1), whole(2)]
 
 
+@pytest.mark.parametrize(
+    ("parts", "target", "expected"),
+    [
+        ([100, 100, 100, 100, 600], 100, [100, 100, 100, 100, 600]),
+        ([*[100] * 9, 9100], 64, [*[100] * 9, 9100]),
+        ([10] * 8, 40, [40, 40]),
+    ],
+)
+def test_parts_above_the_target_are_read_alone(
+    parts: list[int], target: int, expected: list[int]
+) -> None:
+    table = pa.table({"reduce": [0] * len(parts), "bytes": parts})
+    tasks = read_tasks(table, ReadOptions(target_partition_bytes=target))
+    assert [sum(task["bytes"].to_pylist()) for task in tasks] == expected
+
+
 @settings(max_examples=500)
 @given(sizes, targets, least, most)
 def test_every_partition_is_planned_exactly_once(

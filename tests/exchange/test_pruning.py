@@ -121,6 +121,19 @@ def test_a_pruned_read_loses_no_matching_row(
         assert filtered(read(snapshot, predicates), predicates) == filtered(everything, predicates)
 
 
+def test_what_is_left_keeps_nothing_else_in_memory(root: str) -> None:
+    """Plans are kept by readers and services: of a million parts, those of one partition."""
+    batch = pa.record_batch({"k": range(5000)})
+    write_batches(root, [batch], options=WriteOptions(keys=("k",), partitions=1000))
+    snapshot = take_snapshot(Store(root), ReadOptions())
+    everything = snapshot.parts().get_total_buffer_size()
+    by_number = snapshot.parts(partitions=frozenset({7}))
+    by_key = snapshot.parts([Predicate("k", "in", (42,))])
+    for found in (by_number, by_key):
+        assert found.num_rows == 1
+        assert found.get_total_buffer_size() < everything / 20
+
+
 # --- that anything is pruned at all -----------------------------------------------------------
 
 
