@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,6 +16,7 @@ _IN_URL = re.compile(r"://([^/@\s]+)@")
 _PART = re.compile(r"[A-Za-z_-]+=([^;&\s]+)")
 # Shorter ones are parts of ordinary words.
 _SHORTEST = 4
+_SHORTEST_WORD = 8
 _INSTEAD = "***"
 
 
@@ -31,10 +33,14 @@ def scrub(text: str, options: Mapping[str, Any]) -> str:
 
 def _secrets(options: Mapping[str, Any]) -> Iterator[str]:
     for value in _values(options, within=False):
-        for form in (value, *_PART.findall(value)):
+        # Of a header (`Bearer …`) the token, of a key in lines each of them.
+        words = (word for word in value.split() if len(word) >= _SHORTEST_WORD)
+        for form in (value, *_PART.findall(value), *words):
             if len(form) >= _SHORTEST:
                 yield form
                 yield quote(form, safe="")
+                yield repr(form)[1:-1]
+                yield json.dumps(form)[1:-1]
 
 
 def _values(value: Any, *, within: bool) -> Iterator[str]:
@@ -45,6 +51,10 @@ def _values(value: Any, *, within: bool) -> Iterator[str]:
     elif isinstance(value, (list, tuple)):
         for child in value:
             yield from _values(child, within=within)
+    elif isinstance(value, int):
+        # Few digits are a limit or a time more often than a secret.
+        if within and value >= 10**_SHORTEST_WORD:
+            yield str(value)
     elif isinstance(value, (str, bytes)):
         text = value.decode(errors="replace") if isinstance(value, bytes) else value
         if within:

@@ -50,6 +50,8 @@ _PASSING_ERRORS = frozenset(
         "TimeoutError",
     }
 )
+# A connection that broke under TLS; what else TLS refuses, such as a certificate, stays refused.
+_BROKEN_TLS = frozenset({"SSLEOFError", "SSLZeroReturnError", "SSLSyscallError"})
 _LASTING_ERRORS = (FileNotFoundError, FileExistsError, PermissionError, NotADirectoryError)
 
 
@@ -136,10 +138,19 @@ def _judge(error: BaseException) -> bool | None:
         code = response.get("Error", {}).get("Code")
         return status in _PASSING_STATUSES or code in _PASSING_CODES or code in _STATUS_CODES
     names = {kind.__name__ for kind in type(error).__mro__}
-    # A certificate that is refused stays refused.
     if "SSLError" in names:
-        return False
+        return bool(_BROKEN_TLS & names) or _broke_tls(error)
     return True if names & _PASSING_ERRORS else None
+
+
+def _broke_tls(error: BaseException) -> bool:
+    """Whether a client's own error of TLS wraps, in the way of botocore, a broken connection."""
+    inner = getattr(error, "kwargs", {}).get("error")
+    while isinstance(inner, BaseException):
+        if type(inner).__name__ in _BROKEN_TLS:
+            return True
+        inner = inner.__cause__ or inner.__context__
+    return False
 
 
 # Where an answer has no body, botocore takes the status for the code.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any
 
@@ -30,13 +30,14 @@ class SerialUploads:
 class ParallelUploads:
     """Small files are held and sent by threads, at most so many bytes at once; large ones stream.
 
-    The files' pieces are always made by the calling thread, in order.
+    The files' pieces are always made by the calling thread, in order. After the first file that
+    cannot be written no other is begun: each would be retried as long.
     """
 
     def __init__(self, write: Write) -> None:
         self._write = write
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="ffq-upload")
-        self._futures: list[Future[None]] = []
+        self._failure: Exception | None = None
         self._free = _BYTES_IN_FLIGHT
         self._changed = threading.Condition()
 
@@ -50,16 +51,24 @@ class ParallelUploads:
                 self._write(path, _chain(head, rest))
                 return
         self._reserve(size)
-        self._futures.append(self._pool.submit(self._send, path, head, size))
+        self._raise_failure()
+        self._pool.submit(self._send, path, head, size)
 
     def _reserve(self, size: int) -> None:
         with self._changed:
             self._changed.wait_for(lambda: self._free >= size)
             self._free -= size
 
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
     def _send(self, path: str, pieces: list[bytes], size: int) -> None:
         try:
-            self._write(path, pieces)
+            if self._failure is None:
+                self._write(path, pieces)
+        except Exception as error:
+            self._failure = error
         finally:
             with self._changed:
                 self._free += size
@@ -73,8 +82,7 @@ class ParallelUploads:
     ) -> None:
         self._pool.shutdown(wait=True, cancel_futures=kind is not None)
         if kind is None:
-            for future in self._futures:
-                future.result()
+            self._raise_failure()
 
 
 def _chain(head: list[bytes], rest: Iterable[Any]) -> Iterable[Any]:

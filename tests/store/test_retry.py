@@ -22,6 +22,11 @@ def answer(code: str, status: int) -> BaseException:
     return error
 
 
+def because(error: BaseException, cause: BaseException) -> BaseException:
+    error.__cause__ = cause
+    return error
+
+
 @pytest.mark.parametrize(
     "error",
     [
@@ -47,6 +52,10 @@ def answer(code: str, status: int) -> BaseException:
         ConnectionResetError(),
         TimeoutError(),
         CutShort("1 byte came of 2"),
+        ssl.SSLEOFError(8, "EOF occurred in violation of protocol"),
+        ssl.SSLZeroReturnError(6, "TLS connection has been closed"),
+        boto.SSLError(**URL, error=ssl.SSLEOFError(8, "EOF occurred")),
+        boto.SSLError(**URL, error=because(OSError("no"), ssl.SSLEOFError(8, "EOF occurred"))),
     ],
     ids=repr,
 )
@@ -70,6 +79,9 @@ def test_trouble_that_passes_is_tried_again(error: BaseException) -> None:
         answer("PermanentRedirect", 301),
         boto.NoCredentialsError(),
         boto.SSLError(**URL, error=ssl.SSLCertVerificationError("self-signed")),
+        boto.SSLError(**URL, error="self-signed"),
+        ssl.SSLCertVerificationError("self-signed"),
+        ssl.SSLError(1, "wrong version number"),
         boto.ParamValidationError(report="no"),
         FileNotFoundError("x"),
         FileExistsError("x"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import traceback
 from collections.abc import Callable
@@ -46,6 +47,30 @@ def test_a_secret_is_scrubbed_wherever_it_is_given(options: dict[str, Any]) -> N
         found = scrub(f"refused: {told}!", options)
         assert found.startswith("refused: ") and "***" in found
         assert SECRET not in found and QUOTED not in found
+
+
+LINES = "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0B\n-----END KEY-----\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "told", "hidden"),
+    [
+        ({"token": 771977197719}, "no such token: 771977197719", "771977197719"),
+        ({"auth": f"Bearer {SECRET}"}, f"token {SECRET} has expired", SECRET),
+        ({"private_key": LINES}, f"bad key {LINES!r}", "MIIEvQ"),
+        ({"private_key": LINES}, f"bad key {json.dumps(LINES)}", "MIIEvQ"),
+        ({"private_key": LINES}, "line 2: MIIEvQIBADANBgkqhkiG9w0B", "MIIEvQ"),
+        ({"secret": "Zebra\\Quartz"}, f"{ {'secret': 'Zebra' + chr(92) + 'Quartz'} }", "Quartz"),
+    ],
+)
+def test_a_secret_is_scrubbed_in_every_spelling(
+    options: dict[str, Any], told: str, hidden: str
+) -> None:
+    assert hidden in told and hidden not in scrub(told, options)
+
+
+def test_a_limit_is_no_secret() -> None:
+    assert scrub("waited 30000 ms", {"connection_timeout": 30000}) == "waited 30000 ms"
 
 
 def test_a_login_in_an_endpoint_is_scrubbed() -> None:

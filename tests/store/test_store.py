@@ -18,6 +18,7 @@ from conftest import Place
 
 from ffq_spark.errors import StoreFailed
 from ffq_spark.store import Entry, Store
+from ffq_spark.store.uploads import ParallelUploads
 
 MIB = 1 << 20
 
@@ -239,6 +240,20 @@ def test_an_upload_whose_pieces_fail_raises_their_error(store: Store) -> None:
     with pytest.raises((ZeroDivisionError, StoreFailed)), store.uploads() as uploads:
         uploads.write("d/good", [b"x"])
         uploads.write("d/broken", broken())
+
+
+def test_uploads_end_with_the_first_that_fails() -> None:
+    """Storage that is down would let each of thousands of files try for as long."""
+    begun: list[str] = []
+
+    def failing(path: str, _: Any) -> None:
+        begun.append(path)
+        raise StoreFailed("down", path=path)
+
+    with pytest.raises(StoreFailed), ParallelUploads(failing) as uploads:
+        for number in range(1000):
+            uploads.write(f"d/{number}", [b"x" * 100_000])
+    assert len(begun) < 200
 
 
 # --- processes --------------------------------------------------------------------------------
