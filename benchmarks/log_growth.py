@@ -35,7 +35,7 @@ class CountingBackend(LocalBackend):
         super().__init__(root)
         self.reads = self.lists = 0
 
-    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes | pa.Buffer:
         self.reads += 1
         return super().read(path, start, length)
 

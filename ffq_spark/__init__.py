@@ -58,3 +58,7 @@ def __getattr__(name: str) -> Any:
         module = importlib.import_module(f"ffq_spark.{_LATE[name]}")
         return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -44,6 +44,12 @@ def test_the_package_alone_imports_next_to_nothing() -> None:
     assert not {"numpy", "pyarrow"} & imported_by("import ffq_spark")
 
 
+def test_the_package_tells_its_names_before_they_are_used() -> None:
+    import ffq_spark
+
+    assert set(ffq_spark.__all__) <= set(dir(ffq_spark))
+
+
 def test_the_spark_names_import_pyspark_when_they_are_used() -> None:
     """The measure above can fail: this import shows in it."""
     assert "pyspark" in imported_by("import ffq_spark; ffq_spark.recommended_conf")

@@ -159,7 +159,7 @@ class Checkpoint:
         )
 
     @classmethod
-    def decode(cls, data: bytes, span: Span, path: str) -> Checkpoint:
+    def decode(cls, data: bytes | pa.Buffer, span: Span, path: str) -> Checkpoint:
         """Read a checkpoint and check that it is whole, and of these steps."""
         content = pa.py_buffer(data)[: max(len(data) - _NUMBER_BYTES, 0)]
         if checksum(content) != _number(data):

@@ -14,6 +14,7 @@ from itertools import accumulate
 from typing import overload
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from ffq_spark.errors import CorruptRecord, StepExpired, StepNotFound
@@ -147,12 +148,13 @@ class StepLog:
         found: dict[int, Stored | Checkpoint] = {}
         wanted = list(spans)
         while wanted:
-            files = self._store.read_many([span.path for span in wanted])
+            files = self._store.read_large([span.path for span in wanted])
             smaller: list[Span] = []
             for span, data in zip(wanted, files, strict=True):
                 if span.size == 1:
-                    record = self._decode(span.last, data)
-                    found[span.first] = (data or b"", record)
+                    stored = None if data is None else bytes(data)
+                    record = self._decode(span.last, stored)
+                    found[span.first] = (stored or b"", record)
                 elif (checkpoint := self._open(span, data)) is not None:
                     found[span.first] = checkpoint
                 else:
@@ -160,7 +162,7 @@ class StepLog:
             wanted = smaller
         return [found[number] for number in sorted(found)]
 
-    def _open(self, span: Span, data: bytes | None) -> Checkpoint | None:
+    def _open(self, span: Span, data: pa.Buffer | None) -> Checkpoint | None:
         if data is None:
             return None
         try:

@@ -14,6 +14,7 @@ from ffq_spark.format.layout import RECORDS
 from ffq_spark.store.backend import Directory, Entry, Skip
 
 _SMALL = 64 << 10
+_LARGEST_PIECE = 1 << 30
 
 
 class LocalBackend:
@@ -36,12 +37,14 @@ class LocalBackend:
         with open(self.url(path), "rb", buffering=0) as file:
             if start:
                 file.seek(start)
-            if length is None or length > _SMALL:
-                rest = os.fstat(file.fileno()).st_size - start
-                length = rest if length is None else min(length, rest)
-            if length > _SMALL and self._reuses_memory:
-                return _read_reusing(file, length)
-            return _read_exactly(file.fileno(), length)
+            there = os.fstat(file.fileno()).st_size - start
+            known = there if length is None else min(length, there)
+            if known <= _SMALL or not self._reuses_memory:
+                return file.read() if length is None else _read_exactly(file.fileno(), length)
+            found = _read_reusing(file, known)
+            # To the end, also where a mounted file has more bytes than its size tells.
+            rest = file.read() if length is None else b""
+            return b"".join([found, rest]) if rest else found
 
     def create(self, path: str, data: bytes) -> None:
         target = self.url(path)
@@ -153,7 +156,8 @@ def _entries(children: Iterable[os.DirEntry[str]]) -> Iterator[Entry]:
 
 def _read_exactly(descriptor: int, length: int) -> bytes:
     pieces = []
-    while length > 0 and (piece := os.read(descriptor, length)):
+    # A file may be far shorter than a record of it says, and memory is taken before it is read.
+    while length > 0 and (piece := os.read(descriptor, min(length, _LARGEST_PIECE))):
         pieces.append(piece)
         length -= len(piece)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)

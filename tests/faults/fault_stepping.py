@@ -36,7 +36,7 @@ class _Gated(LocalBackend):
         super().__init__(root)
         self._gate = gate
 
-    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+    def read(self, path: str, start: int = 0, length: int | None = None) -> Any:
         self._gate("read")
         return super().read(path, start, length)
 
