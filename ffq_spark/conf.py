@@ -99,11 +99,25 @@ JAR = Setting(
 
 # Spark's own patterns, and everything that reaches storage: Spark knows `storage.secret` for a
 # secret, but not `storage.key`, and shows options in plans and settings in its event log.
-_STORAGE = "^(spark[.]ffq[.])?storage[.]"
+STORAGE_NAMES = "^(spark[.]ffq[.])?storage[.]"
 REDACTION = {
-    "spark.redaction.regex": f"(?i)secret|password|token|access[.]?key|credential|{_STORAGE}",
-    "spark.sql.redaction.options.regex": f"(?i)url|{_STORAGE}",
+    "spark.redaction.regex": f"(?i)secret|password|token|access[.]?key|credential|{STORAGE_NAMES}",
+    "spark.sql.redaction.options.regex": f"(?i)url|{STORAGE_NAMES}",
 }
+
+
+def redacts_storage(pattern: str) -> bool:
+    """Whether a pattern of names hides every storage option, as far as Python can tell.
+
+    >>> redacts_storage("(?i)secret|password"), redacts_storage(REDACTION["spark.redaction.regex"])
+    (False, True)
+    """
+    if not pattern:
+        return False
+    try:
+        return all(re.search(pattern, f"{start}storage.key") for start in ("", "spark.ffq."))
+    except re.error:
+        return STORAGE_NAMES in pattern
 
 
 def jar_path() -> str:

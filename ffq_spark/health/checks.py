@@ -7,9 +7,17 @@ from collections.abc import Iterator
 from ffq_spark.health.facts import Facts, Finding
 from ffq_spark.health.installed import check_java
 from ffq_spark.health.tasks import check_batches, check_memory, check_workers
-from ffq_spark.health.tuning import check_plugin, check_tuning
+from ffq_spark.health.tuning import check_plugin, check_redaction, check_tuning
 
-_CHECKS = (check_tuning, check_plugin, check_java, check_workers, check_batches, check_memory)
+_CHECKS = (
+    check_tuning,
+    check_plugin,
+    check_redaction,
+    check_java,
+    check_workers,
+    check_batches,
+    check_memory,
+)
 
 
 def check(facts: Facts) -> Iterator[Finding]:

@@ -13,6 +13,8 @@ _ROWS_DEFAULT = 10_000
 _FEW_ROWS, _MANY_ROWS = 1_000, 1_000_000
 _OVERHEAD = "spark.executor.memoryOverhead"
 _PYTHON_MEMORY = "spark.executor.pyspark.memory"
+# Python, Arrow, a batch and what is on its way to storage: what a worker takes beside its buffer.
+_WORKER_BYTES = 256 * MIB
 
 
 def check_workers(facts: Facts) -> Iterator[Finding]:
@@ -41,8 +43,9 @@ def check_batches(facts: Facts) -> Iterator[Finding]:
 
 def check_memory(facts: Facts) -> Iterator[Finding]:
     """Whether the tasks of an executor may all fill their buffers at once."""
-    needed = facts.cores * facts.buffer_bytes
-    tasks = f"{facts.cores} tasks with maxBufferBytes={facts.buffer_bytes // MIB}MiB each"
+    needed = facts.cores * (facts.buffer_bytes + _WORKER_BYTES)
+    buffer, worker = facts.buffer_bytes // MIB, _WORKER_BYTES // MIB
+    tasks = f"{facts.cores} tasks with maxBufferBytes={buffer}MiB and {worker} MiB beside it each"
     wanted = f"{needed // MIB}m"
     if _PYTHON_MEMORY in facts.settings:
         given, name = facts.bytes(_PYTHON_MEMORY, ""), _PYTHON_MEMORY

@@ -1,4 +1,4 @@
-"""Checks of the settings that this product sets: the tuned ones, and the plugin's."""
+"""Checks of the settings that this product sets: tuned ones, the plugin's, what hides secrets."""
 
 from __future__ import annotations
 
@@ -53,6 +53,15 @@ def _sockets(facts: Facts, setting: Setting, trouble: str) -> Iterator[Finding]:
 
 def _how(setting: Setting) -> str:
     return f"--conf {setting.name}={setting.value}"
+
+
+def check_redaction(facts: Facts) -> Iterator[Finding]:
+    """Names that Spark must know for secrets; its own patterns miss `storage.key`."""
+    for name, wanted in conf.REDACTION.items():
+        now = facts.get(name)
+        if not conf.redacts_storage(now):
+            cost = "the storage options of jobs, secrets among them, show in plans and event logs"
+            yield Finding(name, now or "Spark's own", wanted, cost, _FLAGS)
 
 
 def check_plugin(facts: Facts) -> Iterator[Finding]:

@@ -52,6 +52,8 @@ def configure(builder: Builder, *, plugin: bool = True) -> Builder:
     for name, value in conf.REDACTION.items():
         if name not in taken:
             target.config(name, value)
+        elif not conf.redacts_storage(taken[name]):
+            target.config(name, f"{taken[name]}|{conf.STORAGE_NAMES}")
     return builder
 
 

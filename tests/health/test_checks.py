@@ -37,7 +37,7 @@ def test_the_recommended_flags_leave_nothing_to_find() -> None:
 
 def test_an_empty_session_lacks_all() -> None:
     lacking = {finding.setting for finding in check(Facts())}
-    assert lacking == {*conf.FAST, *conf.BRIDGE}
+    assert lacking == {*conf.FAST, *conf.BRIDGE, *conf.REDACTION}
 
 
 @pytest.mark.parametrize(
@@ -67,6 +67,13 @@ def test_the_plugin_sets_what_is_missing_before_a_session_starts_and_not_after()
     assert found(**without) == set()
     assert found(running=True, **without) == set(conf.FAST)
     assert found(spark="4.2.1", **without) == {*conf.FAST, "Spark"}
+
+
+def test_patterns_that_do_not_hide_storage_options_are_found() -> None:
+    options, all_names = "spark.sql.redaction.options.regex", "spark.redaction.regex"
+    assert found(**{options: "(?i)url", all_names: "(?i)secret"}) == {options, all_names}
+    assert found(**{options: "(?i)url|storage", all_names: "."}) == set()
+    assert found(**{options: "*"}) == {options}  # no pattern to Python, and none that has ours
 
 
 def test_the_extension_alone_is_not_the_plugin() -> None:
@@ -112,22 +119,32 @@ def test_the_jar_must_be_there_and_be_ours(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "short"),
     [
-        ({"spark.master": "yarn"}, False),
-        ({"spark.master": "yarn", **FOUR}, True),
-        ({"spark.master": "yarn", **FOUR, "spark.task.cpus": "4"}, False),
+        ({"spark.master": "yarn"}, True),
+        ({"spark.master": "yarn", "spark.executor.memory": "5200m"}, False),
+        ({"spark.master": "yarn", **FOUR, "spark.executor.memory": "5200m"}, True),
+        (
+            {
+                "spark.master": "yarn",
+                **FOUR,
+                "spark.executor.memory": "5200m",
+                "spark.task.cpus": "4",
+            },
+            False,
+        ),
         (
             {"spark.master": "yarn", **FOUR, "spark.executor.memory": "20g"},
             False,
         ),
         (
-            {"spark.master": "k8s://h", **FOUR, "spark.executor.memory": "4g"},
+            {"spark.master": "k8s://h", **FOUR, "spark.executor.memory": "6g"},
             False,
         ),
+        ({"spark.master": "k8s://h", **FOUR, "spark.executor.memory": "4g"}, True),
         ({"spark.master": "yarn", "spark.executor.memoryOverhead": "200"}, True),
         ({"spark.master": "spark://h:7077", **FOUR}, False),
         ({"spark.master": "yarn", "spark.ffq.maxBufferBytes": "1g"}, True),
-        ({"spark.executor.pyspark.memory": "300m"}, True),
-        ({"spark.executor.pyspark.memory": "512m"}, False),
+        ({"spark.executor.pyspark.memory": "1000m"}, True),
+        ({"spark.executor.pyspark.memory": "1g"}, False),
     ],
 )
 def test_memory_beside_the_heap_is_for_the_buffers_of_all_cores(

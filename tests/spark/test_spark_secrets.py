@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import s3fs
 
-from ffq_spark.conf import REDACTION
+from ffq_spark.conf import REDACTION, STORAGE_NAMES
 
 pytestmark = pytest.mark.spark
 
@@ -111,13 +111,16 @@ def test_the_pattern_still_has_all_that_sparks_own_has(spark: Any) -> None:
     assert spark.conf.get("spark.redaction.regex") == REDACTION["spark.redaction.regex"]
 
 
-def test_a_users_own_pattern_stays() -> None:
+@pytest.mark.parametrize(
+    ("own", "joined"), [("(?i)mine", f"(?i)mine|{STORAGE_NAMES}"), ("(?i)key", "(?i)key")]
+)
+def test_a_users_own_pattern_is_joined_unless_it_hides_as_much(own: str, joined: str) -> None:
     from pyspark.sql import SparkSession
 
     import ffq_spark as ffq
 
-    builder = SparkSession.Builder().config("spark.redaction.regex", "mine")
+    builder = SparkSession.Builder().config("spark.redaction.regex", own)
     options = ffq.configure(builder, plugin=False)._options
-    assert options["spark.redaction.regex"] == "mine"
+    assert options["spark.redaction.regex"] == joined
     name = "spark.sql.redaction.options.regex"
     assert options[name] == REDACTION[name]
