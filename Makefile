@@ -15,7 +15,7 @@ export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
 help:
 	@echo "make demo    write, fail, retry, read, look up: the whole product in a minute"
-	@echo "make test    all tests (about half an hour on 2 cores)"
+	@echo "make test    all tests (up to 25 minutes on 2 cores)"
 	@echo "make soak    the long campaigns in full"
 	@echo "make bench   beside Spark, dask, DuckDB and Polars; flags in BENCH, such as BENCH='--only write'"
 	@echo "make bench-storage   requests and credits on S3, cleanup beside rmtree"

@@ -95,6 +95,7 @@ def report(totals: ReadTotals) -> None:
     facts = {
         "requests": totals.requests,
         "bytes": totals.bytes,
+        "peak_bytes": totals.peak_bytes,
         "waited_ms": int(totals.waited_seconds * 1000),
     }
     Accumulator(_REPORT, between_marks(json.dumps(facts)), _Latest())

@@ -153,8 +153,11 @@ def read_task(
         order=task.order,
         totals=totals,
     )
-    for batch in sort_rows(batches, task.sort_by) if task.sort_by else batches:
-        yield conform(batch, wanted)
-    if task.reports:
-        report(totals)
-    freeze_heap()
+    try:
+        for batch in sort_rows(batches, task.sort_by) if task.sort_by else batches:
+            yield conform(batch, wanted)
+        if task.reports:
+            report(totals)
+    finally:
+        # Also where Spark wants no more rows.
+        freeze_heap()

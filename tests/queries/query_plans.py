@@ -85,9 +85,21 @@ def scan_metrics(query: Any) -> list[dict[str, int]]:
         elif kind.endswith("QueryStageExec"):
             pending.append(plan.plan())
         elif kind == "FfqScanExec":
-            entries = plan.metrics().toSeq()
-            pairs = [entries.apply(i) for i in range(entries.size())]
-            found.append({pair._1(): pair._2().value() for pair in pairs})
+            found.append({pair._1(): pair._2().value() for pair in _items(plan.metrics())})
         children = plan.children()
         pending += [children.apply(i) for i in reversed(range(children.size()))]
     return found
+
+
+def shown_metrics(spark: Any) -> dict[str, str]:
+    """What the SQL tab shows of the last query, by the metrics' texts."""
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    store = spark._jsparkSession.sharedState().statusStore()
+    last = store.executionsList().last()
+    values = {pair._1(): pair._2() for pair in _items(store.executionMetrics(last.executionId()))}
+    return {m.name(): values[m.accumulatorId()] for m in _items(last.metrics())}
+
+
+def _items(collection: Any) -> list[Any]:
+    sequence = collection.toSeq()
+    return [sequence.apply(i) for i in range(sequence.size())]

@@ -8,9 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from query_plans import Answer, conf, scan_metrics
+from query_plans import Answer, conf, scan_metrics, shown_metrics
 from spark_rows import failure, files, read, rows, write
 
+from ffq_spark import Exchange
 from ffq_spark.exchange.job import WriteJob
 from ffq_spark.exchange.ledger import Ledger
 from ffq_spark.exchange.write import prepare
@@ -183,6 +184,10 @@ def test_metrics_of_a_scan(spark: Any, frame: Any, root: str) -> None:
     assert metrics["ffq_replaced"] == 1
     assert 0 < metrics["ffq_parts"] < parts
     assert metrics["ffq_bytes"] > 500 * 8
+    exchange.write.format("noop").mode("overwrite").save()
+    largest = max(Exchange(root).parts()["bytes"].to_pylist())
+    shown = shown_metrics(spark)
+    assert shown["FFQ most bytes that a task had asked for at one time"] == str(largest)
     query = exchange.where("k = 7").select("v")
     query.collect()
     (metrics,) = scan_metrics(query)

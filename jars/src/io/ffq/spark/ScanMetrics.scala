@@ -21,12 +21,15 @@ private[spark] object ScanMetrics {
 
   private val Bytes = "bytes" -> "FFQ bytes read"
 
+  private val Peak = "peak_bytes" -> "FFQ most bytes that a task had asked for at one time"
+
   /** What tasks report when they end. */
-  val reported: Seq[String] = Seq("bytes", "requests", "waited_ms")
+  val reported: Seq[String] = Seq(Bytes._1, Peak._1, "requests", "waited_ms")
 
   def all: Array[CustomMetric] =
     ((OfPlan ++ OfTasks).map { case (name, text) => new ScanSum(key(name), text): CustomMetric } :+
-      new PythonCustomMetric(key(Bytes._1), Bytes._2)).toArray
+      new PythonCustomMetric(key(Bytes._1), Bytes._2) :+
+      new ScanMost(key(Peak._1), Peak._2)).toArray
 
   def ofPlan(note: PlanNote): Array[CustomTaskMetric] =
     OfPlan.map { case (name, _) => task(name, note.number(name)) }.toArray
@@ -45,4 +48,12 @@ private[spark] object ScanMetrics {
 class ScanSum(override val name: String, override val description: String) extends CustomSumMetric {
 
   def this() = this(null, null)
+}
+
+/** The largest value of a task. Spark makes one without a name to compare values. */
+class ScanMost(override val name: String, override val description: String) extends CustomMetric {
+
+  def this() = this(null, null)
+
+  override def aggregateTaskMetrics(values: Array[Long]): String = values.maxOption.getOrElse(0L).toString
 }
