@@ -171,10 +171,12 @@ def plot(path: Path, results: Results) -> None:
         done = {contender: found for contender, found in measure.items() if found["seconds"]}
         medians = [found["median"] for found in done.values()]
         colors = ["tab:orange" if is_ours(contender) else "tab:blue" for contender in done]
-        bars = panel.barh(list(done), medians, color=colors, alpha=0.7)
-        panel.bar_label(bars, [f" {median:.3g} s" for median in medians], padding=3)
+        panel.barh(list(done), medians, color=colors, alpha=0.7)
         for position, found in enumerate(done.values()):
             panel.plot(found["seconds"], [position] * len(found["seconds"]), "k.", markersize=3)
+            # Behind the last dot, which it would hide.
+            label, end = f"  {found['median']:.3g} s", max(found["seconds"])
+            panel.text(end, position, label, verticalalignment="center")
         panel.set_title(name, loc="left", fontweight="bold")
         panel.invert_yaxis()
         panel.margins(x=0.15)
