@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import random
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -110,10 +111,11 @@ class _Armed:
 
 
 class S3Proxy:
-    """Listens on a loopback port of its own while its context is open."""
+    """Listens on a loopback port of its own while its context is open, under TLS if it is given."""
 
-    def __init__(self, upstream_port: int) -> None:
+    def __init__(self, upstream_port: int, tls: ssl.SSLContext | None = None) -> None:
         self._upstream = ("127.0.0.1", upstream_port)
+        self._tls = tls
         self._lock = threading.Lock()
         self._requests: list[Request] = []
         self._armed: list[_Armed] = []
@@ -124,7 +126,7 @@ class S3Proxy:
 
     @property
     def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}"
 
     def __enter__(self) -> S3Proxy:
         self._listener.bind(("127.0.0.1", 0))
@@ -192,6 +194,8 @@ class S3Proxy:
     def _serve(self, client: socket.socket) -> None:
         with contextlib.ExitStack() as stack:
             stack.enter_context(contextlib.suppress(OSError))
+            if self._tls:
+                client = self._tls.wrap_socket(client, server_side=True)
             server = socket.socket()
             for connection in (client, server):
                 stack.enter_context(connection)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import random
+import ssl
+import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+import trustme
 from conftest import Place
 from s3proxy import KINDS, Fault, S3Proxy, on
 
@@ -67,6 +71,41 @@ def check(place: Place, *seeds: int) -> None:
     expected = pa.Table.from_batches([batch_of(seed) for seed in seeds])
     assert rows_of(exchange.read().read_all()) == rows_of(expected)
     assert len(exchange.steps()) == len(seeds)
+
+
+# --- under TLS, as real stores are reached ---
+
+
+@pytest.fixture
+def behind_tls(s3: Any, tmp_path: Path) -> Iterator[tuple[Place, S3Proxy]]:
+    authority, context = trustme.CA(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    with S3Proxy(s3.port, context) as proxy:
+        trusting = {"client_kwargs": {"verify": str(tmp_path / "ca.pem")}}
+        options = {**s3.storage_options, **trusting, "endpoint_url": proxy.endpoint}
+        yield Place(f"s3://{s3.bucket}/{uuid.uuid4().hex}", options), proxy
+
+
+@pytest.mark.parametrize("kind", ["500", "cut", "drop", "reset", "lost"])
+def test_an_exchange_is_written_and_read_through_faults_under_tls(
+    behind_tls: tuple[Place, S3Proxy], kind: str
+) -> None:
+    place, proxy = behind_tls
+    with proxy.faults(Fault(kind, share=0.3, seed=1)):
+        write(place, 1, 2)
+        check(place, 1, 2)
+    assert proxy.struck()[kind] > 3
+
+
+def test_a_server_that_nobody_vouches_for_is_refused_at_once(
+    behind_tls: tuple[Place, S3Proxy],
+) -> None:
+    place, proxy = behind_tls
+    options = {**place.storage_options, "client_kwargs": {}}
+    with pytest.raises(StoreFailed, match=r"(?i)certificate"):
+        Store(place.root, options).read("f")
+    assert not proxy.requests
 
 
 # --- whole exchanges --------------------------------------------------------------------------
