@@ -52,7 +52,7 @@ soak: java setup
 	@echo "== the long campaigns"
 	@$(BIN)/python -m pytest -m soak --timeout 7200
 	@echo "== the tests again, with layout=packed"
-	@FFQ_LAYOUT=packed $(BIN)/python -m pytest -m "not soak" $(IN_PARALLEL) tests/exchange tests/faults tests/spark
+	@FFQ_LAYOUT=packed $(BIN)/python -m pytest -m "not soak" $(IN_PARALLEL)
 
 bench: java setup bench-setup
 	@echo "== benchmarks/peers.py"

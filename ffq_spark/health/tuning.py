@@ -11,6 +11,7 @@ from ffq_spark.conf import JAR, PLUGIN, SOCKET_DIR, SOCKETS, TUNED, Setting
 from ffq_spark.health.facts import Facts, Finding
 from ffq_spark.options import size
 
+_HIDDEN = "(redacted)"
 _FLAGS = "spark-submit $(ffq-spark conf), or ffq_spark.configure(builder)"
 
 
@@ -59,7 +60,8 @@ def check_redaction(facts: Facts) -> Iterator[Finding]:
     """Names that Spark must know for secrets; its own patterns miss `storage.key`."""
     for name, wanted in conf.REDACTION.items():
         now = facts.get(name)
-        if not conf.redacts_storage(now):
+        # Spark's REST service hides a pattern that names secrets.
+        if _HIDDEN not in now and not conf.redacts_storage(now):
             cost = "the storage options of jobs, secrets among them, show in plans and event logs"
             yield Finding(name, now or "Spark's own", wanted, cost, _FLAGS)
 

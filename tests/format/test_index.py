@@ -35,6 +35,7 @@ def write(root: str, batch: pa.RecordBatch, payload: str, compression: str) -> P
         partitions=3,
         payload=payload,
         compression=compression,
+        layout="parts",
         query=QUERY,
         stage=3,
     )

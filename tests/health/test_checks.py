@@ -73,6 +73,7 @@ def test_patterns_that_do_not_hide_storage_options_are_found() -> None:
     options, all_names = "spark.sql.redaction.options.regex", "spark.redaction.regex"
     assert found(**{options: "(?i)url", all_names: "(?i)secret"}) == {options, all_names}
     assert found(**{options: "(?i)url|storage", all_names: "."}) == set()
+    assert found(**{all_names: "*********(redacted)"}) == set()  # as the REST service tells it
     assert found(**{options: "*"}) == {options}  # no pattern to Python, and none that has ours
 
 
