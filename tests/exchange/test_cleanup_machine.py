@@ -274,7 +274,7 @@ def run(examples: int, transitions: int) -> None:
 
 
 def test_no_interleaving_loses_a_committed_row_or_leaves_an_orphan() -> None:
-    run(examples=60, transitions=2_000)
+    run(examples=150, transitions=5_000)
 
 
 @pytest.mark.soak

@@ -35,7 +35,7 @@ row = st.tuples(st.integers(0, 4), st.sampled_from(["a", "b", None]), st.integer
 histories = st.lists(st.lists(row, max_size=12), min_size=1, max_size=4)
 
 
-@settings(max_examples=20)
+@settings(max_examples=60)
 @given(histories)
 def test_steps_amount_to_the_sum_of_their_weights(steps: list[list[Any]]) -> None:
     check(steps)

@@ -150,7 +150,7 @@ def settings_for(examples: int) -> settings:
     return settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-@settings_for(200)
+@settings_for(600)
 @given(writes())
 def test_every_row_comes_back_where_it_belongs(write: Write) -> None:
     check(write)
