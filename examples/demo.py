@@ -143,8 +143,10 @@ def main() -> None:
         report = exchange.verify(steps="all")
         say(f"{report.parts} parts, {report.rows} rows: {len(report.findings)} findings")
 
-    spark.stop()
-    shutil.rmtree(base)
+    with step("Stopping Spark"):
+        spark.stop()
+        shutil.rmtree(base)
+        say("done; a BrokenPipeError, if you saw one, is of a Python worker that Spark has ended")
 
 
 if __name__ == "__main__":
