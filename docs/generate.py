@@ -58,13 +58,38 @@ one, a `path` or an `option`. Across the JVM only text survives, so the code is 
 `[FFQ_CORRUPT_PART] checksum mismatch (file …)`. The command line ends with 2 for config, planning
 and unsupported, 1 for execution, 3 for io.
 
-| code | class | meaning | what to do |
-|---|---|---|---|
+## The rows of a write that failed
+
+`rows` of an error's class is one word about the rows of the write that raised it. Run a write again
+only where it says `never`.
+
+| rows | meaning |
+|---|---|
+{"".join(rows_lines())}
+A write whose rows are `pending` or `visible` succeeds in Spark, with a warning in the log: a job
+that failed would be run again. A commit asks storage that fails a few times before it gives up.
+
+## All codes
+
+| code | class | rows | meaning | what to do |
+|---|---|---|---|---|
 """
     for kind in all_errors():
         meaning = (kind.__doc__ or "").strip()
-        text += f"| `{kind.code}` | {kind.error_class.value} | {meaning} | {kind.remedy} |\n"
+        text += f"| `{kind.code}` | {kind.error_class.value} | {kind.rows.value} | {meaning} "
+        text += f"| {kind.remedy} |\n"
     return text
+
+
+def rows_lines() -> Iterator[str]:
+    meanings = {
+        errors.Rows.NEVER: "They are not visible and never will be. The write may be run again.",
+        errors.Rows.PENDING: "They are committed; the next read or write shows them.",
+        errors.Rows.VISIBLE: "They are visible.",
+        errors.Rows.UNKNOWN: "Storage did not answer whether they are committed. Ask "
+        "`ffq-spark status ROOT QUERY` before you run the write again.",
+    }
+    return (f"| `{rows.value}` | {meanings[rows]} |\n" for rows in errors.Rows)
 
 
 def settings_page() -> str:

@@ -23,6 +23,19 @@ class ErrorClass(Enum):
     UNSUPPORTED = "unsupported"
 
 
+class Rows(Enum):
+    """What becomes of the rows of a write that raised an error."""
+
+    NEVER = "never"
+    """The rows are not visible and never will be: the write may be run again."""
+    PENDING = "pending"
+    """The rows are committed; the next read or write shows them: do not run the write again."""
+    VISIBLE = "visible"
+    """The rows are visible: do not run the write again."""
+    UNKNOWN = "unknown"
+    """Storage did not answer whether the rows are committed: look before you run it again."""
+
+
 class FfqError(Exception):
     """The root of all errors: ``[CODE] what is wrong: subject. What to do.``
 
@@ -32,6 +45,7 @@ class FfqError(Exception):
     code: ClassVar[str] = "FFQ_ERROR"
     error_class: ClassVar[ErrorClass] = ErrorClass.EXECUTION
     remedy: ClassVar[str] = ""
+    rows: ClassVar[Rows] = Rows.NEVER
 
     def __init__(self, message: str, *, path: str | None = None, option: str | None = None) -> None:
         self.message = message
@@ -252,6 +266,34 @@ class DuplicateBatch(FfqExecutionError):
     """The batch is in the log already; nothing of this run becomes visible."""
 
     code = "FFQ_DUPLICATE_BATCH"
+    rows = Rows.VISIBLE
+
+
+class AlreadyCommitted(FfqExecutionError):
+    """Another commit of this query came first; the rows that it named are visible."""
+
+    code = "FFQ_ALREADY_COMMITTED"
+    remedy = "Do not run the write again"
+    rows = Rows.VISIBLE
+
+
+class CommittedUnconfirmed(FfqExecutionError):
+    """The write is committed, but storage failed before its step was in the log."""
+
+    code = "FFQ_COMMITTED_UNCONFIRMED"
+    remedy = "Do not run the write again: the next read or write of the exchange shows its rows"
+    rows = Rows.PENDING
+
+
+class CommitUnknown(FfqExecutionError):
+    """Storage, or the service, did not answer whether the write is committed."""
+
+    code = "FFQ_COMMIT_UNKNOWN"
+    remedy = (
+        "Ask `ffq-spark status ROOT QUERY` when storage answers again, and run the write again "
+        "only if that says FAILED or CANCELED"
+    )
+    rows = Rows.UNKNOWN
 
 
 class ReplayMismatch(FfqExecutionError):

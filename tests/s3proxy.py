@@ -23,13 +23,17 @@ from urllib.parse import parse_qs, unquote, urlsplit
 _CHUNK = 64 << 10
 _TIMEOUT_SECONDS = 120
 _ANSWERS = {
+    "403": ("403 Forbidden", "AccessDenied"),
     "500": ("500 Internal Server Error", "InternalError"),
     "503": ("503 Slow Down", "SlowDown"),
     "429": ("429 Too Many Requests", "TooManyRequests"),
 }
 
 KINDS = ("500", "503", "429", "slow", "cut", "drop", "reset", "lost")
-"""`drop` and `reset` end the connection before the request is passed on, `lost` after it was."""
+"""`drop` and `reset` end the connection before the request is passed on, `lost` after it was.
+
+These pass with a new try; `403` does not.
+"""
 
 
 @dataclass(frozen=True)

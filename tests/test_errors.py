@@ -8,14 +8,17 @@ import pickle
 import pytest
 
 from ffq_spark import errors
-from ffq_spark.errors import ErrorClass, FfqError
+from ffq_spark.errors import ErrorClass, FfqError, Rows
 
 # Users match on these: a code is never renamed and never given to another error.
 CODES = {
+    "AlreadyCommitted": "FFQ_ALREADY_COMMITTED",
     "BadCommit": "FFQ_BAD_COMMIT",
     "BadOption": "FFQ_BAD_OPTION",
     "BadRequest": "FFQ_BAD_REQUEST",
     "Canceled": "FFQ_CANCELED",
+    "CommitUnknown": "FFQ_COMMIT_UNKNOWN",
+    "CommittedUnconfirmed": "FFQ_COMMITTED_UNCONFIRMED",
     "CorruptIndex": "FFQ_CORRUPT_INDEX",
     "CorruptPart": "FFQ_CORRUPT_PART",
     "CorruptRecord": "FFQ_CORRUPT_RECORD",
@@ -69,6 +72,16 @@ def test_codes_are_stable() -> None:
     """A new error is added to the list above; an old one stays as it is."""
     found = {kind.__name__: kind.code for kind in LEAVES}
     assert {name: found.get(name) for name in CODES} == CODES
+
+
+def test_only_errors_behind_the_outcome_say_that_rows_may_count() -> None:
+    words = {kind.__name__: kind.rows for kind in LEAVES if kind.rows is not Rows.NEVER}
+    assert words == {
+        "AlreadyCommitted": Rows.VISIBLE,
+        "CommitUnknown": Rows.UNKNOWN,
+        "CommittedUnconfirmed": Rows.PENDING,
+        "DuplicateBatch": Rows.VISIBLE,
+    }
 
 
 @pytest.mark.parametrize("kind", LEAVES, ids=lambda kind: kind.__name__)

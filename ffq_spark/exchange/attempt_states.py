@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from ffq_spark.errors import CorruptIndex
 from ffq_spark.exchange import attempts as stored
 from ffq_spark.exchange.attempt_log import AttemptLog, SparkTask, read_logs
+from ffq_spark.exchange.claims import Claim, standing
 from ffq_spark.exchange.ledger import Ledger
 from ffq_spark.format import layout
 from ffq_spark.format.layout import AttemptId
-from ffq_spark.format.records import Outcome
+from ffq_spark.format.records import Outcome, OutcomeRecord
 from ffq_spark.store import Store
 
 
@@ -63,8 +64,7 @@ def _recorded(store: Store, ledger: Ledger, ids: Sequence[AttemptId]) -> Iterato
     query, stage = ids[0].query, ids[0].stage
     outcome = ledger.outcome(query)
     known = store.read_optional(layout.query(query)) is not None
-    committed = outcome is not None and outcome.outcome is Outcome.COMMITTED and outcome.step
-    registered = committed.attempts if committed and committed.stage == stage else {}
+    registered = _registered(store, outcome, stage) if outcome else {}
     for id in ids:
         if registered.get(id.map_task) == id.attempt:
             state = "registered"
@@ -73,6 +73,14 @@ def _recorded(store: Store, ledger: Ledger, ids: Sequence[AttemptId]) -> Iterato
         else:
             state = "pending" if known else "orphan"
         yield _counted(store, id, state)
+
+
+def _registered(store: Store, outcome: OutcomeRecord, stage: int) -> dict[int, int]:
+    """Map task to attempt of the query's step; empty if it has none in this stage."""
+    step = outcome.step if outcome.outcome is Outcome.COMMITTED else None
+    if step is None or step.stage != stage or standing(store, outcome) is Claim.LOST:
+        return {}
+    return step.attempts
 
 
 def _unrecorded(store: Store, ids: Sequence[AttemptId]) -> Iterator[AttemptState]:

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ffq_spark.errors import BadOption, CorruptRecord, FfqError
-from ffq_spark.exchange import attempts, batches, consumers, leases, retention
+from ffq_spark.exchange import attempts, claims, consumers, leases, retention
+from ffq_spark.exchange.claims import Claim
 from ffq_spark.exchange.ledger import Ledger
 from ffq_spark.exchange.removal import GcReport, OnRemoved, Removal
 from ffq_spark.exchange.settled import Settled
@@ -175,15 +176,15 @@ class _Sweep:
     def _stale(self, outcome: OutcomeRecord) -> None:
         if outcome.step is None or not self._is_old(outcome.at_ms):
             return
-        winner = _winner(self._store, outcome.query, outcome.step)
-        if winner not in (None, outcome.query):
+        claim = claims.standing(self._store, outcome)
+        if claim is Claim.LOST:
             self._remove_query(outcome.query)
             return
         before = self._report.files
         is_registered = attempts.registered_in(outcome.step)
         directory = f"{layout.DATA}/{outcome.query}"
         self._removal.remove(self._store.tree(directory, skip=is_registered))
-        if winner is not None and self._report.files == before:
+        if claim is Claim.WON and self._report.files == before:
             self._settled.add(outcome.query, outcome.at_ms)
 
     def _orphan(self, query: int) -> None:
@@ -252,14 +253,6 @@ class _Sweep:
                     self._report.leftovers += 1
                     if not dry_run:
                         leases.release(self._store, initiator)
-
-
-def _winner(store: Store, query: int, body: StepBody) -> int | None:
-    """The query whose run of a stream's batch became the step; None while that is open."""
-    if body.stream is None:
-        return query
-    winner = batches.read(store, body.stream.stream, body.stream.epoch, body.stream.batch)
-    return None if winner is None else winner.query
 
 
 def _queries(store: Store) -> tuple[Sequence[int], Sequence[int]]:

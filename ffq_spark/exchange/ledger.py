@@ -8,21 +8,27 @@ from __future__ import annotations
 
 import logging
 import secrets
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from ffq_spark.errors import (
+    AlreadyCommitted,
     BadCommit,
     BadOption,
+    CommittedUnconfirmed,
+    CommitUnknown,
     CorruptRecord,
     DuplicateBatch,
+    ExchangeMismatch,
     Fenced,
+    FfqError,
     QueryExists,
     StoreFailed,
 )
-from ffq_spark.exchange import batches
+from ffq_spark.exchange import claims
 from ffq_spark.exchange.agreement import agree
 from ffq_spark.exchange.log import StepLog
 from ffq_spark.format import layout, manifest
@@ -45,6 +51,8 @@ from ffq_spark.store import Store
 
 MODES = ("append", "replace")
 NO_ROWS = Digest()
+WAITS: Sequence[float] = (0.1, 0.5, 2.0)
+"""Seconds before each new try of what must be known or done once the outcome was asked for."""
 
 logger = logging.getLogger(__name__)
 
@@ -135,7 +143,11 @@ class Ledger:
         restores: int = 0,
         sort_by: tuple[str, ...] = (),
     ) -> StepRecord:
-        """Make a query's output the next step, or raise and leave nothing visible."""
+        """Make a query's output the next step.
+
+        An error tells by its `rows` what becomes of them: the outcome's record is the point of no
+        return, and behind it no error says that the write failed.
+        """
         body = replace(
             self._seal(query, outputs, stats),
             stream=batch,
@@ -143,7 +155,9 @@ class Ledger:
             restores=restores,
             sort_by=sort_by,
         )
-        self._ensure_exchange(proposal)
+        found = self.exchange()
+        if found is not None:
+            agree(found, proposal, self._store.url())
         record = OutcomeRecord(
             query=query.query,
             outcome=Outcome.COMMITTED,
@@ -151,29 +165,83 @@ class Ledger:
             nonce=secrets.token_hex(8),
             after=self.log.last_number(),
             step=body,
+            exchange=proposal if found is None else None,
         )
         self._store.create_once(layout.pending(query.query), b"{}\n")
-        if not self._store.create_once(layout.outcome(query.query), record.encode()):
-            ended = self.outcome(query.query)
-            how = ended.outcome.value if ended else "unknown"
-            path = self._store.url(layout.outcome(query.query))
-            raise Fenced(f"query {query.query} has ended already as {how}", path=path)
-        step = self._publish(record)
-        if step is None:
-            raise DuplicateBatch(f"another run of batch {batch.batch if batch else 0} came first")
+        self._decide(record)
+        return self.confirm(record)
+
+    def _decide(self, record: OutcomeRecord) -> None:
+        """Create the outcome; raise only if it is known that this one never will be."""
+        path = layout.outcome(record.query)
+        failure: StoreFailed | None = None
+        try:
+            if self._store.create_once(path, record.encode()):
+                return
+            ended = self.outcome(record.query)
+        except StoreFailed as error:
+            # The request may have reached storage, or may reach it yet.
+            failure, ended = error, self.settle(record.query, error)
+        if ended is not None and ended.nonce == record.nonce:
+            return
+        raise self._refused(record.query, ended, failure)
+
+    def _refused(
+        self, query: int, ended: OutcomeRecord | None, failure: StoreFailed | None = None
+    ) -> FfqError:
+        """The error of a commit that lost to another end of its query."""
+        if ended is not None and ended.outcome is Outcome.COMMITTED:
+            self.confirm(ended)
+            return AlreadyCommitted(f"another commit of query {query} came first")
+        if failure is not None:
+            return failure
+        how = ended.outcome.value if ended else "unknown"
+        path = self._store.url(layout.outcome(query))
+        return Fenced(f"query {query} has ended already as {how}", path=path)
+
+    def settle(self, query: int, error: FfqError) -> OutcomeRecord:
+        """Find out how a query ended after storage failed, and end it if it has not.
+
+        Without this no failed commit could say that its rows never become visible.
+        """
+        for wait in (*WAITS, None):
+            try:
+                return self.end(query, Outcome.ABORTED, str(error), code=error.code)
+            except FfqError:
+                if wait is not None:
+                    time.sleep(wait)
+        raise CommitUnknown(f"query {query}: {error.message}", path=error.path) from error
+
+    def confirm(self, outcome: OutcomeRecord) -> StepRecord:
+        """Give a committed query its step, trying again where storage fails."""
+        founded = outcome.exchange is None
+        for wait in (*WAITS, None):
+            try:
+                claims.claim_exchange(self._store, outcome)
+                founded = True
+                step = self._publish(outcome)
+                break
+            except (ExchangeMismatch, DuplicateBatch):
+                self._drop_marker(outcome.query)
+                raise
+            except (FfqError, OSError) as error:
+                if wait is None:
+                    raise _unconfirmed(outcome, error, founded=founded) from error
+                time.sleep(wait)
+        self._drop_marker(outcome.query)
+        self.log.condense(step.step)
         return step
 
-    def _publish(self, outcome: OutcomeRecord) -> StepRecord | None:
-        """A committed query's step; None if another run of its stream's batch came first."""
-        body = outcome.step
-        if body and body.stream and not batches.claim(self._store, outcome.query, body.stream):
-            step = None
-        else:
-            step = self.log.publish(outcome)
-        self._store.delete(layout.pending(outcome.query))
-        if step is not None:
-            self.log.condense(step.step)
-        return step
+    def _publish(self, outcome: OutcomeRecord) -> StepRecord:
+        claims.claim_batch(self._store, outcome)
+        return self.log.publish(outcome)
+
+    def _drop_marker(self, query: int) -> None:
+        """Delete the marker of a commit that is over, if storage lets: it only costs time."""
+        try:
+            self._store.delete(layout.pending(query))
+        except StoreFailed as error:
+            logger.info("the marker of query %d stays: %s", query, error)
 
     def _seal(
         self, query: QueryRecord, outputs: Sequence[AttemptOutput], stats: Sequence[pa.Field]
@@ -189,7 +257,8 @@ class Ledger:
         table = manifest.join([manifest.decode(o.manifest, path) for o in outputs], stats)
         data = manifest.encode(table)
         if not self._store.create_once(path, data):
-            raise Fenced("another commit of this query wrote its manifest", path=path)
+            reason = Fenced("another commit of this query wrote another manifest", path=path)
+            raise self._refused(query.query, self.settle(query.query, reason))
         return StepBody(
             query=query.query,
             mode=query.mode,
@@ -203,15 +272,6 @@ class Ledger:
             manifest_checksum=manifest.digest(data),
             committed_at_ms=now_ms(),
         )
-
-    def _ensure_exchange(self, proposal: ExchangeRecord) -> None:
-        if self._store.create_once(layout.EXCHANGE, proposal.encode()):
-            return
-        found = self.exchange()
-        if found is None:
-            path = self._store.url(layout.EXCHANGE)
-            raise StoreFailed("created, and gone", path=path)
-        agree(found, proposal, self._store.url())
 
     def outcome(self, query: int) -> OutcomeRecord | None:
         """How a query ended, or None while it has not."""
@@ -233,22 +293,43 @@ class Ledger:
             raise CorruptRecord("the outcome exists and cannot be read", path=path)
         return ended
 
+    def give_up(self, query: int, error: BaseException) -> OutcomeRecord | None:
+        """Record that a write failed; storage that fails as well must not hide why."""
+        try:
+            return self.end(query, Outcome.ABORTED, f"{type(error).__name__}: {error}")
+        except FfqError as failure:
+            logger.warning("the end of query %d is not recorded: %s", query, failure)
+            return None
+
     def roll_forward(self) -> int:
         """Publish what was committed by processes that died before they could; how many."""
         published = 0
         for entry in self._store.list(layout.PENDING):
             query = layout.parse_number(entry.name.removesuffix(".json"))
-            if query is None:
-                continue
-            outcome = self.outcome(query)
+            outcome = None if query is None else self.outcome(query)
             if outcome is None:
                 continue
             try:
-                if outcome.outcome is not Outcome.COMMITTED:
-                    self._store.delete(layout.pending(query))
-                elif self._publish(outcome) is not None:
+                if outcome.outcome is Outcome.COMMITTED:
+                    claims.claim_exchange(self._store, outcome)
+                    step = self._publish(outcome)
+                    self.log.condense(step.step)
                     published += 1
+            except (ExchangeMismatch, DuplicateBatch) as error:
+                logger.info("query %d has no step: %s", outcome.query, error)
             except StoreFailed as error:
                 # A reader without the right to write shows the log as it is: all or nothing.
-                logger.warning("query %d stays unpublished: %s", query, error)
+                logger.warning("query %d stays unpublished: %s", outcome.query, error)
+                continue
+            self._drop_marker(outcome.query)
         return published
+
+
+def _unconfirmed(outcome: OutcomeRecord, error: Exception, *, founded: bool) -> FfqError:
+    """The error of a committed query whose step storage did not take."""
+    message = getattr(error, "message", str(error))
+    path = getattr(error, "path", None)
+    if founded:
+        return CommittedUnconfirmed(f"query {outcome.query} has no step yet: {message}", path=path)
+    # A first write with other keys or columns may have come first: then this one never counts.
+    return CommitUnknown(f"query {outcome.query} has no exchange yet: {message}", path=path)

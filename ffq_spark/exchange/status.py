@@ -9,6 +9,7 @@ from ffq_spark.errors import QueryNotFound
 from ffq_spark.exchange import attempts
 from ffq_spark.exchange.attempt_log import AttemptLog, read_logs
 from ffq_spark.exchange.cancel import read_cancel
+from ffq_spark.exchange.claims import Claim, standing
 from ffq_spark.exchange.ledger import Ledger
 from ffq_spark.format import layout
 from ffq_spark.format.records import Outcome, OutcomeRecord, QueryRecord
@@ -87,6 +88,11 @@ def _state(
     store: Store, record: QueryRecord, outcome: OutcomeRecord | None, log: AttemptLog | None
 ) -> tuple[QueryState, str]:
     if outcome is not None:
+        if outcome.exchange is not None and standing(store, outcome) is Claim.LOST:
+            return (
+                QueryState.FAILED,
+                "another first write made an exchange that this one does not fit",
+            )
         return _TERMINAL[outcome.outcome], outcome.message
     request = read_cancel(store, record.query)
     message = f"asked to cancel by {request.who}: {request.message}" if request else ""

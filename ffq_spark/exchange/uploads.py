@@ -7,12 +7,21 @@ and the output of every attempt. So any process may go on where another ended.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 import pyarrow as pa
 
-from ffq_spark.errors import Canceled, DuplicateBatch, Fenced, QueryEnded, QueryNotFound
+from ffq_spark.errors import (
+    AlreadyCommitted,
+    Canceled,
+    DuplicateBatch,
+    Fenced,
+    QueryEnded,
+    QueryNotFound,
+    StoreFailed,
+)
 from ffq_spark.exchange import leases, outputs
 from ffq_spark.exchange.cancel import end_unfinished, read_cancel
 from ffq_spark.exchange.job import WriteJob
@@ -31,6 +40,8 @@ from ffq_spark.format.records import (
 )
 from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store
+
+logger = logging.getLogger(__name__)
 
 
 class Upload:
@@ -153,21 +164,20 @@ class Upload:
             self._refuse_ended()
             found = outputs.registered_outputs(self._store, self._job, map_tasks)
             step = commit_write(self._store, self._job, found, self._options)
-        except (Fenced, QueryEnded):
+        except (AlreadyCommitted, Fenced, QueryEnded, StoreFailed) as error:
             # Perhaps by another call of the same commit, before this one or beside it.
-            done = self._ledger.outcome(self.query)
-            if done is not None and done.code == DuplicateBatch.code:
-                return None
-            if done is None or done.outcome is not Outcome.COMMITTED:
+            done = self._ledger.settle(self.query, error)
+            if done.outcome is not Outcome.COMMITTED and done.code != DuplicateBatch.code:
                 raise
-            return self._published(done)
+            step = self._confirmed(done)
         self._release()
         return step
 
-    def _published(self, outcome: OutcomeRecord) -> StepRecord | None:
-        self._ledger.roll_forward()
-        self._release()
-        return self._ledger.log.find(outcome)
+    def _confirmed(self, outcome: OutcomeRecord) -> StepRecord | None:
+        try:
+            return self._ledger.confirm(outcome) if outcome.step else None
+        except DuplicateBatch:
+            return None
 
     def abort(self, reason: str) -> OutcomeRecord:
         """End the query without a step; what ended it first stays."""
@@ -176,8 +186,12 @@ class Upload:
         return outcome
 
     def _release(self) -> None:
+        """Give the lease back, if storage lets: the query has ended."""
         if self._record.lease_seconds:
-            leases.release(self._store, self._record.initiator)
+            try:
+                leases.release(self._store, self._record.initiator)
+            except StoreFailed as error:
+                logger.warning("the lease of query %d stays: %s", self.query, error)
 
     def _refuse_ended(self) -> None:
         outcome = self._ledger.outcome(self.query)

@@ -6,9 +6,11 @@ the step whose snapshot it restores. History is never rewritten, so a rollback c
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from itertools import groupby
 
+from ffq_spark.errors import StoreFailed
 from ffq_spark.exchange import consumers
 from ffq_spark.exchange.ledger import Ledger
 from ffq_spark.exchange.log import StepLog
@@ -20,6 +22,8 @@ from ffq_spark.options import ReadOptions
 from ffq_spark.store import Store
 
 _HOLD = "rollback-"
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -95,12 +99,20 @@ def rollback(store: Store, step: int) -> StepRecord:
         consumers.hold(store, hold, step)
         record = ledger.commit(query, snapshot.exchange, (), restores=step)
     except BaseException as error:
-        ended = ledger.end(query.query, Outcome.ABORTED, f"{type(error).__name__}: {error}")
-        if ended.outcome is not Outcome.COMMITTED:
-            consumers.release(store, hold)
+        ended = ledger.give_up(query.query, error)
+        if ended is not None and ended.outcome is not Outcome.COMMITTED:
+            _release(store, hold)
         raise
-    consumers.release(store, hold)
+    _release(store, hold)
     return record
+
+
+def _release(store: Store, hold: str) -> None:
+    """End a rollback's hold; one that storage keeps is ended by the next rollback."""
+    try:
+        consumers.release(store, hold)
+    except StoreFailed as error:
+        logger.warning("the hold %s stays: %s", hold, error)
 
 
 def _release_finished(store: Store, ledger: Ledger) -> None:

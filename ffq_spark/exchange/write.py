@@ -17,7 +17,7 @@ from ffq_spark.exchange.writer import write_attempt
 from ffq_spark.format import layout
 from ffq_spark.format.conform import plain
 from ffq_spark.format.ids import new_query
-from ffq_spark.format.records import ExchangeRecord, Outcome, StepRecord
+from ffq_spark.format.records import ExchangeRecord, StepRecord
 from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store
 
@@ -102,7 +102,7 @@ def write_batches(
         output = write_attempt(store, job, 0, 1, rows)
         return commit_write(store, job, [output], options)
     except BaseException as error:
-        ledger.end(query.query, Outcome.ABORTED, f"{type(error).__name__}: {error}")
+        ledger.give_up(query.query, error)
         raise
 
 

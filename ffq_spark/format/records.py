@@ -338,7 +338,7 @@ class OutcomeRecord(JsonRecord):
     """Ends a query. `nonce` tells a committer its own retried write from another's.
 
     `after` is the newest step that existed before this outcome: the query's step, if it has one,
-    comes later.
+    comes later. `exchange` is set where the exchange had no record yet: the query brings one.
     """
 
     query: int
@@ -350,15 +350,17 @@ class OutcomeRecord(JsonRecord):
     who: str = ""
     after: int = 0
     step: StepBody | None = None
+    exchange: ExchangeRecord | None = None
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> OutcomeRecord:
         record = super().from_document(document)
-        step = document.get("step")
+        step, exchange = document.get("step"), document.get("exchange")
         return replace(
             record,
             outcome=Outcome(record.outcome),
             step=None if step is None else StepBody.from_document(step),
+            exchange=None if exchange is None else ExchangeRecord.from_document(exchange),
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from ffq_spark.errors import ExchangeMismatch, Unavailable
+from ffq_spark.errors import CommitUnknown, ExchangeMismatch, Unavailable
 from ffq_spark.service.batching import sized
 from ffq_spark.service.line import Line
 from ffq_spark.service.wire import Attempt, Done
@@ -78,8 +78,12 @@ class RemoteWrite:
         self._act("Heartbeat")
 
     def commit(self, map_tasks: int) -> dict[str, Any]:
-        """Seal the step: all of it becomes visible, or nothing."""
-        return self._act("CommitQuery", map_tasks=map_tasks)
+        """Seal the step: all of it becomes visible, or nothing. A commit may be repeated."""
+        try:
+            return self._act("CommitQuery", map_tasks=map_tasks)
+        except Unavailable as error:
+            # The request may have arrived, with its answer lost.
+            raise CommitUnknown(f"query {self.query}: {error.message}") from error
 
     def abort(self, reason: str = "aborted by its producer") -> dict[str, Any]:
         """Give up; nothing becomes visible."""

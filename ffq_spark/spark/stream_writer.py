@@ -26,7 +26,7 @@ from ffq_spark.format.layout import spark_attempt
 from ffq_spark.format.records import Offsets, QueryRecord
 from ffq_spark.options import WriteOptions
 from ffq_spark.spark.worker import freeze_heap
-from ffq_spark.spark.writer import all_messages, refuse_canceled
+from ffq_spark.spark.writer import all_messages, committed_is_success, refuse_canceled
 from ffq_spark.store import Store
 
 logger = logging.getLogger(__name__)
@@ -83,7 +83,8 @@ class ExchangeStreamWriter(DataSourceStreamArrowWriter):
         )
         outputs = [message.output for message in found]
         job = replace(self._job, query=query)
-        commit_batch(self._store, job, outputs, delivery, self._offsets(batch_id))
+        with committed_is_success():
+            commit_batch(self._store, job, outputs, delivery, self._offsets(batch_id))
 
     def _offsets(self, batch: int) -> Offsets | None:
         try:

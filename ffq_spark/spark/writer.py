@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -10,7 +12,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from ffq_spark.errors import BadCommit, Canceled
+from ffq_spark.errors import AlreadyCommitted, BadCommit, Canceled, CommittedUnconfirmed
 from ffq_spark.exchange.cancel import end_unfinished, read_cancel
 from ffq_spark.exchange.job import WriteJob
 from ffq_spark.exchange.ledger import AttemptOutput
@@ -22,6 +24,8 @@ from ffq_spark.spark.worker import freeze_heap
 from ffq_spark.store import Store
 
 Message = TypeVar("Message", bound=WriterCommitMessage)
+
+logger = logging.getLogger(__name__)
 
 
 def all_messages(messages: list[WriterCommitMessage | None], kind: type[Message]) -> list[Message]:
@@ -37,6 +41,18 @@ def refuse_canceled(store: Store, query: int) -> None:
     request = read_cancel(store, query)
     if request is not None:
         raise Canceled(f"canceled by {request.who}: {request.message}")
+
+
+@contextmanager
+def committed_is_success() -> Iterator[None]:
+    """Let Spark's job succeed where the rows are committed and only not visible yet.
+
+    A job that failed would be run again, and its rows would be there twice.
+    """
+    try:
+        yield
+    except (AlreadyCommitted, CommittedUnconfirmed) as error:
+        logger.warning("%s", error)
 
 
 @dataclass
@@ -66,7 +82,8 @@ class ExchangeWriter(DataSourceArrowWriter):
         outputs = [message.output for message in all_messages(messages, TaskMessage)]
         job = self._job
         refuse_canceled(self._store, job.query.query)
-        commit_write(self._store, job, outputs, self._options)
+        with committed_is_success():
+            commit_write(self._store, job, outputs, self._options)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         done = sum(message is not None for message in messages)

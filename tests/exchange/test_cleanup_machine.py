@@ -21,7 +21,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from ffq_spark.errors import Fenced, QueryEnded
+from ffq_spark.errors import AlreadyCommitted, Fenced, QueryEnded
 from ffq_spark.exchange import leases
 from ffq_spark.exchange.cancel import end_unfinished, request_cancel
 from ffq_spark.exchange.cleanup import collect
@@ -52,7 +52,7 @@ LEASE_SECONDS = 1
 START = 1_800_000_000_000
 # Longer than twice the age of any query: what was settled is looked at again.
 LONG = 1000 * leases.UNLEASED_MS
-_ALLOWED = (Killed, Fenced, QueryEnded)
+_ALLOWED = (Killed, Fenced, AlreadyCommitted, QueryEnded)
 
 has_queries = precondition(lambda self: self.opened)
 has_processes = precondition(lambda self: self.alive())

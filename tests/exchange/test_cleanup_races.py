@@ -8,7 +8,7 @@ from cleanup_scene import DAY_MS, Scene, rows_of
 from cleanup_stepping import Files, Process, open_store
 from conftest import Place
 
-from ffq_spark.errors import Fenced, StepExpired
+from ffq_spark.errors import AlreadyCommitted, Fenced, StepExpired
 from ffq_spark.exchange.cleanup import collect
 from ffq_spark.exchange.ledger import Ledger
 from ffq_spark.format import layout
@@ -83,7 +83,7 @@ def test_a_late_second_commit_of_an_expired_step_leaves_it_expired(
     for _ in range(2):
         scene.write("replace")
     collecting(files, now_ms() + DAY_MS).finish()
-    with pytest.raises(Fenced):
+    with pytest.raises(AlreadyCommitted):
         scene.commit(query, outputs[1])
     with pytest.raises(StepExpired):
         read_step(files, 1)

@@ -10,13 +10,19 @@ import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from ffq_spark.store import Entry, Store
 from ffq_spark.store.local import LocalBackend
 
 # The changes that decide what readers see; all others only prepare.
-DECIDING = ("change _ffq/pending", ".outcome.json", "change _ffq/steps")
+DECIDING = (
+    "change _ffq/pending",
+    ".outcome.json",
+    "change _ffq/exchange.json",
+    "change _ffq/steps",
+)
 
 
 def new_directory() -> str:
@@ -30,31 +36,31 @@ class Killed(BaseException):
 
 
 class _Gated(LocalBackend):
-    """Local files, with a gate before each operation."""
+    """Local files, with a gate around each operation."""
 
-    def __init__(self, root: str, gate: Callable[[str], None]) -> None:
+    def __init__(self, root: str, gate: Callable[[str], AbstractContextManager[None]]) -> None:
         super().__init__(root)
         self._gate = gate
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> Any:
-        self._gate("read")
-        return super().read(path, start, length)
+        with self._gate("read"):
+            return super().read(path, start, length)
 
     def create(self, path: str, data: bytes) -> None:
-        self._gate(f"change {path}")
-        super().create(path, data)
+        with self._gate(f"change {path}"):
+            super().create(path, data)
 
     def write(self, path: str, pieces: Iterable[memoryview]) -> None:
-        self._gate(f"change {path}")
-        super().write(path, pieces)
+        with self._gate(f"change {path}"):
+            super().write(path, pieces)
 
     def scan(self, path: str) -> Iterator[Entry]:
-        self._gate("read")
-        return super().scan(path)
+        with self._gate("read"):
+            return super().scan(path)
 
     def delete(self, path: str) -> None:
-        self._gate(f"change {path}")
-        super().delete(path)
+        with self._gate(f"change {path}"):
+            super().delete(path)
 
 
 class Process:
@@ -63,6 +69,7 @@ class Process:
     def __init__(self, root: str, work: Callable[[Store], Any]) -> None:
         self._turn, self._waiting = threading.Semaphore(0), threading.Semaphore(0)
         self._kill = False
+        self._fault = ""
         self.next = ""
         self.done = False
         self.result: Any = None
@@ -81,13 +88,24 @@ class Process:
         self.done = True
         self._waiting.release()
 
-    def _gate(self, operation: str) -> None:
+    @contextmanager
+    def _gate(self, operation: str) -> Iterator[None]:
         self.next = operation
         if not self._kill:
             self._waiting.release()
             self._turn.acquire()
         if self._kill:
             raise Killed
+        fault, self._fault = self._fault, ""
+        if fault == "refused":
+            raise PermissionError("refused")
+        yield
+        if fault == "lost":
+            raise TimeoutError("no answer")
+
+    def fail_next(self, fault: str) -> None:
+        """Let its next operation fail: `refused`, or done with the answer `lost`."""
+        self._fault = fault
 
     def advance(self, *until: str) -> None:
         """Let it do one operation, and more until the next is one of these or it is done."""

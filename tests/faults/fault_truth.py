@@ -21,6 +21,12 @@ def outcomes(root: str) -> dict[int, bytes]:
     return {int(file.name.split(".")[0]): file.read_bytes() for file in files}
 
 
+def exchange(root: str) -> tuple[str, ...] | None:
+    """The keys of the exchange, or None while nothing has decided them."""
+    file = Path(root, "_ffq/exchange.json")
+    return tuple(json.loads(file.read_bytes())["keys"]) if file.exists() else None
+
+
 def committed(root: str) -> dict[int, dict[int, int]]:
     """The registered attempt of each map task, of each committed query."""
     found = {}

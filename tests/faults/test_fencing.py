@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,15 +21,21 @@ from fault_rows import (
     visible,
     write,
 )
+from fault_stepping import Process
 
-from ffq_spark.errors import BadCommit, Fenced
+from ffq_spark.errors import AlreadyCommitted, BadCommit, ExchangeMismatch, Fenced, Rows
+from ffq_spark.exchange.attempt_states import attempt_states
+from ffq_spark.exchange.cleanup import collect
 from ffq_spark.exchange.job import WriteJob
 from ffq_spark.exchange.ledger import AttemptOutput, Ledger
-from ffq_spark.exchange.write import prepare
+from ffq_spark.exchange.status import QueryState, query_status
+from ffq_spark.exchange.write import prepare, write_batches
 from ffq_spark.exchange.writer import write_attempt
 from ffq_spark.format import layout
+from ffq_spark.format.ids import now_ms
 from ffq_spark.format.layout import AttemptId
 from ffq_spark.format.records import Outcome, QueryRecord
+from ffq_spark.options import WriteOptions
 
 BEFORE, NEW = 1, 2
 
@@ -88,13 +95,72 @@ def test_an_end_after_the_commit_changes_nothing(prepared: Prepared, outcome: Ou
     assert visible(prepared.place) == rows_of([BEFORE, NEW])
 
 
-def test_a_second_commit_of_a_query_is_fenced_and_adds_nothing(prepared: Prepared) -> None:
+def test_a_second_commit_of_a_query_adds_nothing_and_says_that_the_first_counts(
+    prepared: Prepared,
+) -> None:
     prepared.commit()
-    with pytest.raises(Fenced):
+    with pytest.raises(AlreadyCommitted):
         prepared.commit()
-    with pytest.raises(Fenced):
+    with pytest.raises(AlreadyCommitted):
         prepared.commit(prepared.attempt(2))
     assert visible(prepared.place) == rows_of([BEFORE, NEW])
+
+
+OTHER = replace(OPTIONS, keys=("tag",), partitions=5)
+
+
+def first_write(place: Place, options: WriteOptions = OPTIONS) -> tuple[WriteJob, AttemptOutput]:
+    """A query on an empty root whose rows are written and which waits for its end."""
+    store = store_at(place)
+    query = Ledger(store).begin("append", "initiator")
+    job = WriteJob.of(prepare(store, options, batch_of(NEW).schema), query, options)
+    return job, write_attempt(store, job, 0, 1, [batch_of(NEW)])
+
+
+@pytest.mark.parametrize("outcome", ENDS)
+def test_a_first_write_that_was_fenced_decides_nothing_about_the_exchange(
+    place: Place, outcome: Outcome
+) -> None:
+    job, output = first_write(place)
+    ledger = Ledger(store_at(place))
+    ledger.end(job.query.query, outcome, "a test")
+    with pytest.raises(Fenced):
+        ledger.commit(job.query, job.exchange, [output])
+    assert visible(place) is None
+    write_batches(place.root, [batch_of(BEFORE)], options=OTHER, store=store_at(place))
+    assert visible(place) == rows_of([BEFORE])
+    assert ledger.exchange() is not None and ledger.exchange().partitions == 5
+
+
+def test_of_two_first_writes_that_disagree_one_counts_and_the_other_knows(tmp_path: Path) -> None:
+    """Both are committed before either has claimed the exchange: the first claim decides."""
+    place = Place(str(tmp_path / "exchange"))
+    jobs = [first_write(place), first_write(place, OTHER)]
+    first, second = (
+        Process(
+            place.root,
+            lambda store, job=job, output=output: Ledger(store).commit(
+                job.query, job.exchange, [output]
+            ),
+        )
+        for job, output in jobs
+    )
+    for process in (first, second):
+        process.advance(f"change {layout.EXCHANGE}")
+    assert second.finish().step == 1
+    with pytest.raises(ExchangeMismatch) as refused:
+        first.finish()
+    assert refused.value.rows is Rows.NEVER
+    store = store_at(place)
+    assert Ledger(store).exchange() == jobs[1][0].exchange
+    assert visible(place) == rows_of([NEW])
+    assert not markers(store)
+    lost = jobs[0][0].query.query
+    assert query_status(store, lost).state is QueryState.FAILED
+    assert {state.state for state in attempt_states(store, lost)} == {"stale"}
+    collect(store, ttl_ms=0, now=now_ms() + 1000)
+    assert not list(attempt_states(store, lost))
+    assert visible(place) == rows_of([NEW])
 
 
 def test_an_end_by_another_process_fences_the_commit(tmp_path: Path) -> None:
@@ -129,6 +195,8 @@ def test_commits_and_aborts_at_once_agree_on_one_outcome(new_root: Callable[[], 
                 prepared.commit()
             except Fenced:
                 return "fenced"
+            except AlreadyCommitted:
+                return "late"
             return "committed"
 
         def abort(meet: Work, prepared: Prepared = prepared) -> str:
@@ -138,6 +206,7 @@ def test_commits_and_aborts_at_once_agree_on_one_outcome(new_root: Callable[[], 
         first, second, *aborts = at_once([commit, commit, abort, abort])
         committed = "committed" in (first, second)
         assert [first, second].count("committed") <= 1
+        assert committed == ("late" in (first, second))
         assert aborts == (["COMMITTED"] * 2 if committed else ["ABORTED"] * 2)
         assert visible(prepared.place) == rows_of([BEFORE, NEW] if committed else [BEFORE])
         ended[aborts[0]] += 1

@@ -18,7 +18,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from ffq_spark import Exchange
-from ffq_spark.errors import BadCommit, ExchangeNotFound, Fenced
+from ffq_spark.errors import (
+    AlreadyCommitted,
+    BadCommit,
+    ExchangeMismatch,
+    ExchangeNotFound,
+    Fenced,
+    FfqError,
+    Rows,
+)
+from ffq_spark.exchange import ledger
+from ffq_spark.exchange.agreement import propose
 from ffq_spark.exchange.job import WriteJob
 from ffq_spark.exchange.ledger import AttemptOutput, Ledger
 from ffq_spark.exchange.reader import read_parts
@@ -33,6 +43,8 @@ Thing = TypeVar("Thing")
 
 SCHEMA = pa.schema([("k", pa.int64()), ("query", pa.int64()), ("attempt", pa.int64())])
 OPTIONS = WriteOptions(keys=("k",), partitions=2)
+# A first write that disagrees with the others about the exchange.
+OTHER = WriteOptions(keys=("query",), partitions=3)
 MAP_TASKS = 2
 
 # Where a process may be left: before any operation, before a change, and before those that decide.
@@ -72,6 +84,7 @@ class Running:
     query: int = 0
     committed: frozenset[int] = frozenset()
     steps: int = 0
+    faults: int = 0
 
 
 class ProtocolMachine(RuleBasedStateMachine):
@@ -86,10 +99,14 @@ class ProtocolMachine(RuleBasedStateMachine):
         self.attempts = 0
         self.log: list[int] = []
         self.outcomes: dict[int, bytes] = {}
+        self.keys: dict[int, tuple[str, ...]] = {}
+        self.exchange: tuple[str, ...] | None = None
+        self.given_up: set[int] = set()
+        self.waits, ledger.WAITS = ledger.WAITS, (0.0, 0.0)
 
     def start(self, kind: str, work: Any, query: int = 0) -> Running:
         # What was committed before a process started must not be missed by it.
-        before = frozenset(truth.committed(self.root)), len(truth.log(self.root))
+        before = frozenset(self.counted()), len(truth.log(self.root))
         running = Running(kind, Process(self.root, work), query, *before)
         self.all.append(running)
         return running
@@ -103,9 +120,18 @@ class ProtocolMachine(RuleBasedStateMachine):
         """Few processes at a time meet more often."""
         return len(self.live) < 3
 
-    def new_query(self, mode: str) -> int:
-        self.modes[len(self.modes) + 1] = mode
-        return len(self.modes)
+    def new_query(self, mode: str, options: WriteOptions = OPTIONS) -> int:
+        number = len(self.modes) + 1
+        self.modes[number], self.keys[number] = mode, options.keys
+        return number
+
+    def counted(self) -> set[int]:
+        """The committed queries that have, or will have, a step: those that fit the exchange."""
+        committed = set(truth.committed(self.root))
+        exchange = truth.exchange(self.root)
+        if exchange is None and len({self.keys[query] for query in committed}) == 1:
+            return committed
+        return {query for query in committed if self.keys[query] == exchange}
 
     @precondition(lambda self: len(self.queries) < 3)
     @rule(mode=MODES, twins=st.integers(0, MAP_TASKS))
@@ -124,7 +150,8 @@ class ProtocolMachine(RuleBasedStateMachine):
         query = pick(self.queries, which)
         self.attempts += 1
         store, number = Store(self.root), query.record.query
-        job = WriteJob.of(prepare(store, OPTIONS, SCHEMA), query.record, OPTIONS)
+        exchange = propose(OPTIONS, SCHEMA, None, None, self.root)
+        job = WriteJob.of(exchange, query.record, OPTIONS)
         rows = [batch(number, map_task, self.attempts)]
         output = write_attempt(store, job, map_task, self.attempts, rows)
         query.outputs.setdefault(map_task, []).append(output)
@@ -142,11 +169,11 @@ class ProtocolMachine(RuleBasedStateMachine):
         self.start("commit", work, query.record.query)
 
     @precondition(lambda self: self.room)
-    @rule(mode=MODES)
-    def write(self, mode: str) -> None:
+    @rule(mode=MODES, options=st.sampled_from([OPTIONS, OPTIONS, OTHER]))
+    def write(self, mode: str, options: WriteOptions) -> None:
         """A whole write by one process, from its query to its step."""
-        number = self.new_query(mode)
-        options = replace(OPTIONS, query=number)
+        number = self.new_query(mode, options)
+        options = replace(options, query=number)
 
         def work(store: Store) -> int:
             rows = [batch(number, 0, 1)]
@@ -184,32 +211,63 @@ class ProtocolMachine(RuleBasedStateMachine):
         if kill:
             running.process.kill()
 
+    @precondition(lambda self: self.live)
+    @rule(which=WHICH, fault=st.sampled_from(["refused", "lost"]), until=st.sampled_from(STOPS))
+    def fail(self, which: int, fault: str, until: str) -> None:
+        """Storage fails one operation of a process, which then goes on."""
+        running = pick(self.live, which)
+        running.faults += 1
+        running.process.fail_next(fault)
+        running.process.advance(until)
+        self.check_end(running)
+
     def check_end(self, running: Running) -> None:
         if running.process.done:
             getattr(self, "check_" + running.kind.replace(" ", "_"))(running, running.process.error)
 
     def check_commit(self, running: Running, error: BaseException | None) -> None:
-        query, committed = running.query, truth.committed(self.root)
+        """What a commit says of its rows is what becomes of them."""
+        query, counted = running.query, self.counted()
         if error is None:
             assert truth.log(self.root)[running.process.result - 1] == query
-        else:
-            assert isinstance(error, (Fenced, BadCommit)), repr(error)
+            return
+        expected = (Fenced, BadCommit, AlreadyCommitted, ExchangeMismatch)
+        assert isinstance(error, FfqError) and (running.faults or isinstance(error, expected)), (
+            repr(error)
+        )
+        if error.rows is Rows.NEVER:
             others = [r for r in self.all if r.query == query and r is not running]
-            assert query not in committed or any(other.kind == "commit" for other in others)
+            if not any(other.kind == "commit" for other in others):
+                assert query not in counted, repr(error)
+            if query not in {other.record.query for other in self.queries}:
+                # Nobody else commits it, so this was the last word.
+                self.given_up.add(query)
+        elif error.rows is Rows.UNKNOWN:
+            # As many tries as there are for what decides have failed.
+            assert running.faults > len(ledger.WAITS), repr(error)
+        else:
+            assert query in counted, repr(error)
 
     def check_abort(self, running: Running, error: BaseException | None) -> None:
-        assert error is None, repr(error)
+        if self.is_excused(running, error):
+            return
         is_committed = running.process.result.outcome is Outcome.COMMITTED
         assert is_committed == (running.query in truth.committed(self.root))
 
     def check_roll_forward(self, running: Running, error: BaseException | None) -> None:
-        assert error is None, repr(error)
-        assert running.committed <= set(truth.log(self.root))
+        if not self.is_excused(running, error) and not running.faults:
+            assert running.committed <= set(truth.log(self.root))
+
+    def is_excused(self, running: Running, error: BaseException | None) -> bool:
+        """Whether a process failed because its storage did."""
+        assert error is None or (running.faults and isinstance(error, FfqError)), repr(error)
+        return error is not None
 
     def check_read(self, running: Running, error: BaseException | None) -> None:
-        if error is not None:
-            assert isinstance(error, ExchangeNotFound), repr(error)
-            assert not running.committed, "committed rows were not found"
+        if isinstance(error, ExchangeNotFound):
+            assert running.faults or not running.committed, "committed rows were not found"
+            return
+        if self.is_excused(running, error):
             return
         steps, table = running.process.result
         rows = table_rows(table)
@@ -217,7 +275,8 @@ class ProtocolMachine(RuleBasedStateMachine):
         prefixes = [
             n
             for n in range(running.steps, len(log) + 1)
-            if running.committed <= set(log[:n]) and self.visible(log[:n]) == (steps, rows)
+            if (running.faults or running.committed <= set(log[:n]))
+            and self.visible(log[:n]) == (steps, rows)
         ]
         assert prefixes, f"{steps} steps and {rows} are no state of the log {log}"
 
@@ -238,6 +297,19 @@ class ProtocolMachine(RuleBasedStateMachine):
         self.log = log
 
     @invariant()
+    def rows_that_were_given_up_never_count(self) -> None:
+        assert not self.given_up & self.counted()
+
+    @invariant()
+    def the_exchange_is_a_committed_querys_and_never_changes(self) -> None:
+        exchange = truth.exchange(self.root)
+        assert self.exchange in (None, exchange)
+        assert exchange is None or exchange in {
+            self.keys[query] for query in truth.committed(self.root)
+        }
+        self.exchange = exchange
+
+    @invariant()
     def outcomes_never_change(self) -> None:
         outcomes = truth.outcomes(self.root)
         assert self.outcomes.items() <= outcomes.items()
@@ -248,16 +320,17 @@ class ProtocolMachine(RuleBasedStateMachine):
             for running in self.all:
                 running.process.kill()
                 assert running.process.error is None or isinstance(
-                    running.process.error, (Killed, Fenced, BadCommit, ExchangeNotFound)
+                    running.process.error, (Killed, FfqError)
                 )
             self.read()
             last = self.all[-1]
             last.process.advance("the end")
             self.check_end(last)
-            assert set(truth.log(self.root)) == set(truth.committed(self.root))
+            assert set(truth.log(self.root)) == self.counted()
             if last.process.error is None:
                 assert Exchange(self.root).verify(steps="all").ok
         finally:
+            ledger.WAITS = self.waits
             shutil.rmtree(self.root)
 
 

@@ -1,0 +1,66 @@
+"""Storage that fails at a chosen call: refused, or done with its answer lost; once or for good."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from conftest import Place
+
+from ffq_spark.store import Store
+
+CALLS = ("read", "create", "write", "replace", "delete", "delete_many", "scan", "tree")
+
+
+@dataclass
+class Fault:
+    """Fails the n-th call, from 1; `lost` means that storage did what it was asked."""
+
+    call: int
+    lost: bool = False
+    for_good: bool = False
+    only: str = ""
+    """The start of the calls that count, such as `delete _ffq/pending`."""
+    seen: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        how = "lost" if self.lost else "refused"
+        return f"call {self.call} {how}, {'down from then on' if self.for_good else 'once'}"
+
+    @property
+    def met(self) -> bool:
+        return len(self.seen) >= self.call
+
+    @property
+    def subject(self) -> str:
+        """The call that failed first, such as `create _ffq/steps/…`."""
+        return self.seen[self.call - 1]
+
+    def around(self, name: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(work)
+        def call(path: Any, *args: Any, **kwargs: Any) -> Any:
+            told = f"{name} {path}"
+            if not told.startswith(self.only):
+                return work(path, *args, **kwargs)
+            self.seen.append(told)
+            number = len(self.seen)
+            fails = number >= self.call if self.for_good else number == self.call
+            if fails and not (self.lost and number == self.call):
+                raise PermissionError(f"{name} is refused")
+            result = work(path, *args, **kwargs)
+            if fails:
+                raise TimeoutError(f"{name} gave no answer")
+            return result
+
+        return call
+
+
+def failing(place: Place, fault: Fault) -> Store:
+    """A new store that fails as told."""
+    store = Store(place.root, place.storage_options)
+    backend = store._backend
+    for name in CALLS:
+        setattr(backend, name, fault.around(name, getattr(backend, name)))
+    return store
