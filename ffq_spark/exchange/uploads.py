@@ -12,12 +12,20 @@ from contextlib import AbstractContextManager, nullcontext
 
 import pyarrow as pa
 
-from ffq_spark.errors import Canceled, DuplicateBatch, Fenced, QueryEnded, QueryNotFound
+from ffq_spark.errors import (
+    Canceled,
+    DuplicateBatch,
+    Fenced,
+    QueryEnded,
+    QueryNotFound,
+    ReplayMismatch,
+)
 from ffq_spark.exchange import leases, outputs
 from ffq_spark.exchange.cancel import end_unfinished, read_cancel
 from ffq_spark.exchange.job import WriteJob
 from ffq_spark.exchange.ledger import AttemptOutput, Ledger
-from ffq_spark.exchange.write import check_delivery, commit_write, new_initiator, prepare
+from ffq_spark.exchange.streams import recall_discarded
+from ffq_spark.exchange.write import batch_delivery, commit_write, new_initiator, prepare
 from ffq_spark.exchange.writer import write_attempt
 from ffq_spark.format import layout
 from ffq_spark.format.layout import AttemptId
@@ -50,7 +58,7 @@ class Upload:
         self._store = store
         self._ledger = Ledger(store)
         self._record = query
-        self._options = options
+        self._delivery = batch_delivery(options)
         self._job = WriteJob.of(exchange, query, options)
 
     @property
@@ -73,7 +81,7 @@ class Upload:
     ) -> Upload:
         """Open a query; `given` are options of a write, in Spark's spelling."""
         options = WriteOptions.resolve(given, environment={})
-        check_delivery(options)
+        batch_delivery(options)
         exchange = prepare(store, options, schema)
         initiator = new_initiator()
         if lease_seconds:
@@ -152,22 +160,30 @@ class Upload:
         try:
             self._refuse_ended()
             found = outputs.registered_outputs(self._store, self._job, map_tasks)
-            step = commit_write(self._store, self._job, found, self._options)
+            step = commit_write(self._store, self._job, found, self._delivery)
         except (Fenced, QueryEnded):
             # Perhaps by another call of the same commit, before this one or beside it.
             done = self._ledger.outcome(self.query)
-            if done is not None and done.code == DuplicateBatch.code:
-                return None
-            if done is None or done.outcome is not Outcome.COMMITTED:
+            discarded = (DuplicateBatch.code, ReplayMismatch.code)
+            if done is None or (
+                done.outcome is not Outcome.COMMITTED and done.code not in discarded
+            ):
                 raise
-            return self._published(done)
+            return self._settled(done)
+        except ReplayMismatch:
+            self._release()
+            raise
         self._release()
         return step
 
-    def _published(self, outcome: OutcomeRecord) -> StepRecord | None:
+    def _settled(self, outcome: OutcomeRecord) -> StepRecord | None:
+        """Answer a commit that has ended already: its step, or None if it was discarded."""
         self._ledger.roll_forward()
         self._release()
-        return self._ledger.log.find(outcome)
+        step = self._ledger.log.find(outcome) if outcome.step else None
+        if step is None and self._delivery is not None:
+            recall_discarded(self._store, self._delivery, outcome)
+        return step
 
     def abort(self, reason: str) -> OutcomeRecord:
         """End the query without a step; what ended it first stays."""
