@@ -149,11 +149,33 @@ def test_a_stream_has_one_owner_until_it_is_taken_over(place: Place) -> None:
     # What the first owner has in the log stays known as its own.
     first.run(2)
     assert first.endings()[-1] == "FFQ_DUPLICATE_BATCH"
-    first.run(3, takeover=True)
+    with pytest.raises(StepGap, match="batch 4 of stream s came without batch 3"):
+        first.run(4, takeover=True)
+    first.run(3)
     first.run(4)
     first.run(1, takeover=True)
     assert first.rows() == of(0, 1, 2, 3, 4) + Counter([500, 501])
-    assert [record.first for record in batches.owners(first.store, "s")] == [0, 0, 3]
+    owned = [(record.owner, record.first) for record in batches.owners(first.store, "s")]
+    assert owned == [("first", 0), ("second", 0), ("first", 4)]
+
+
+def test_a_run_from_before_two_takeovers_does_not_add_its_batch_again(place: Place) -> None:
+    """It passed all checks when its owner had the stream, and so did the run that came after."""
+    first, second, late = Stream(place, "first"), Stream(place, "second"), Stream(place, "first")
+    first.run(0)
+
+    class Paused(Store):
+        """Lets the others run just before a commit is decided."""
+
+        def create_once(self, path: str, data: bytes) -> bool:
+            if path.endswith(".outcome.json"):
+                second.run(0, [500], takeover=True)
+                first.run(1, takeover=True)
+            return super().create_once(path, data)
+
+    late.store = Paused(place.root, place.storage_options)
+    assert late.run(1) is None
+    assert first.rows() == of(0, 1) + Counter([500])
 
 
 def test_streams_and_batch_writers_share_an_exchange(place: Place) -> None:
