@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from fault_rows import table_rows
 from fault_stepping import DECIDING, Killed, Process, new_directory
+from fault_stream_rules import REFUSALS, StreamRules
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -36,7 +37,7 @@ OPTIONS = WriteOptions(keys=("k",), partitions=2)
 MAP_TASKS = 2
 
 # Where a process may be left: before any operation, before a change, and before those that decide.
-STOPS = ["", "change", *DECIDING, "the end"]
+STOPS = ["", "change", *DECIDING, "change _ffq/streams", "the end"]
 WHICH = st.integers(0, 5)
 MODES = st.sampled_from(["append", "replace"])
 
@@ -70,12 +71,12 @@ class Running:
     kind: str
     process: Process
     query: int = 0
-    committed: frozenset[int] = frozenset()
+    committed: frozenset[Hashable] = frozenset()
     steps: int = 0
 
 
-class ProtocolMachine(RuleBasedStateMachine):
-    """Writers, twins, aborts, readers and crashes on one exchange."""
+class ProtocolMachine(StreamRules, RuleBasedStateMachine):
+    """Writers, twins, aborts, a stream's batches, readers and crashes on one exchange."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -89,7 +90,7 @@ class ProtocolMachine(RuleBasedStateMachine):
 
     def start(self, kind: str, work: Any, query: int = 0) -> Running:
         # What was committed before a process started must not be missed by it.
-        before = frozenset(truth.committed(self.root)), len(truth.log(self.root))
+        before = frozenset(truth.promises(self.root).values()), len(truth.log(self.root))
         running = Running(kind, Process(self.root, work), query, *before)
         self.all.append(running)
         return running
@@ -204,7 +205,7 @@ class ProtocolMachine(RuleBasedStateMachine):
 
     def check_roll_forward(self, running: Running, error: BaseException | None) -> None:
         assert error is None, repr(error)
-        assert running.committed <= set(truth.log(self.root))
+        assert running.committed <= truth.kept(self.root, truth.log(self.root))
 
     def check_read(self, running: Running, error: BaseException | None) -> None:
         if error is not None:
@@ -217,7 +218,8 @@ class ProtocolMachine(RuleBasedStateMachine):
         prefixes = [
             n
             for n in range(running.steps, len(log) + 1)
-            if running.committed <= set(log[:n]) and self.visible(log[:n]) == (steps, rows)
+            if running.committed <= truth.kept(self.root, log[:n])
+            and self.visible(log[:n]) == (steps, rows)
         ]
         assert prefixes, f"{steps} steps and {rows} are no state of the log {log}"
 
@@ -227,7 +229,7 @@ class ProtocolMachine(RuleBasedStateMachine):
         seen: list[int] = []
         for query in log:
             seen = [query] if self.modes[query] == "replace" else [*seen, query]
-        return len(seen), sum((expected(q, registered[q]) for q in seen), Counter())
+        return len(seen), sum((expected(self.tag(q), registered[q]) for q in seen), Counter())
 
     @invariant()
     def the_log_only_grows_and_holds_each_committed_query_once(self) -> None:
@@ -248,13 +250,14 @@ class ProtocolMachine(RuleBasedStateMachine):
             for running in self.all:
                 running.process.kill()
                 assert running.process.error is None or isinstance(
-                    running.process.error, (Killed, Fenced, BadCommit, ExchangeNotFound)
+                    running.process.error, (Killed, Fenced, BadCommit, ExchangeNotFound, *REFUSALS)
                 )
             self.read()
             last = self.all[-1]
             last.process.advance("the end")
             self.check_end(last)
-            assert set(truth.log(self.root)) == set(truth.committed(self.root))
+            promised = set(truth.promises(self.root).values())
+            assert promised == truth.kept(self.root, truth.log(self.root))
             if last.process.error is None:
                 assert Exchange(self.root).verify(steps="all").ok
         finally:
