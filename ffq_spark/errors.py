@@ -246,19 +246,23 @@ class Fenced(FfqExecutionError):
 
 
 class StepGap(FfqExecutionError):
-    """A stream's batch came before the one that precedes it."""
+    """A stream's batch is neither in the log nor the next one."""
 
     code = "FFQ_STEP_GAP"
-    remedy = "Write the missing batch first, or give the stream another `streamId`"
+    remedy = (
+        "Write the missing batch first; a batch that is older than the stream's first needs "
+        "another `streamId`"
+    )
 
 
 class StreamOwned(FfqExecutionError):
-    """The stream belongs to another streaming query."""
+    """The stream belongs to another streaming query or `streamRun`."""
 
     code = "FFQ_STREAM_OWNED"
     remedy = (
         "Give this one a `streamId` of its own; if the other is gone for good, `takeover=true` "
-        "lets this one go on with the stream, all of its batches counting as new"
+        "lets this one go on with the stream, all of its batches counting as new; a batch write "
+        "that continues the other's numbers names it as its `streamRun`"
     )
 
 
@@ -301,8 +305,9 @@ class ReplayMismatch(FfqExecutionError):
 
     code = "FFQ_REPLAY_MISMATCH"
     remedy = (
-        "Make the query deterministic (no rand(), current_timestamp() or unstable order), or set "
-        "`onMismatch`"
+        "If the rows are new, number the batch anew, or set a new `streamRun` and "
+        "`takeover=true`; if the batch was run again, make the query deterministic (no rand(), "
+        "current_timestamp() or unstable order), or set `onMismatch=warn` to keep the first rows"
     )
 
 

@@ -45,6 +45,7 @@ VALUES: dict[tuple[str, str], tuple[str, Any, tuple[str, ...]]] = {
     ("write", "weightColumn"): ("w", "w", ()),
     ("write", "streamId"): ("nightly", "nightly", ("", "a/b", "..", ".x", "a b")),
     ("write", "batch"): ("17", 17, ("-1", "x")),
+    ("write", "streamRun"): ("2026-11", "2026-11", ("", "a/b", "..", ".x", "a b")),
     ("write", "onMismatch"): ("Fail", "fail", ("", "panic")),
     ("write", "takeover"): ("true", True, ("yes",)),
     ("write", "requireOffsets"): ("true", True, ("1",)),

@@ -1,4 +1,8 @@
-"""The records of streams: who owns one, and which query is which batch. Each is created once."""
+"""The records of streams: who owns one, and which query is which batch. Each is created once.
+
+An owner that takes a stream back has several epochs. All its batches are recorded in the first of
+them, so that a batch of one owner is claimed once, whichever epoch a run of it saw.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from ffq_spark.store import Store
 
 
 def owners(store: Store, stream: str) -> list[OwnerRecord]:
-    """A stream's owners, one for each epoch, the present one last.
+    """Read a stream's owners, one for each epoch, the present one last.
 
     >>> store = Store("memory://doc-batches")
     >>> own(store, "nightly", "a query", 0).epoch
@@ -33,12 +37,15 @@ def owners(store: Store, stream: str) -> list[OwnerRecord]:
 def own(
     store: Store, stream: str, owner: str, batch: int, *, takeover: bool = False
 ) -> OwnerRecord:
-    """The epoch in which an owner writes a batch: the present one, or a new one from here on."""
+    """Make sure that an owner has the stream; the record of its first epoch.
+
+    An epoch begins, with this batch, if the stream is new or taken over.
+    """
     while True:
         there = owners(store, stream)
         present = there[-1] if there else None
         if present is not None and present.owner == owner:
-            return present
+            return next(record for record in there if record.owner == owner)
         if present is not None and not takeover:
             path = store.url(layout.stream_owner(stream, present.epoch))
             message = f"stream {stream} belongs to {present.owner}, and this is {owner}"
@@ -48,16 +55,15 @@ def own(
 
 
 def find(store: Store, stream: str, owner: str, batch: int) -> BatchRecord | None:
-    """The record of a batch in any of its owner's epochs."""
-    for record in reversed(owners(store, stream)):
-        found = read(store, stream, record.epoch, batch) if record.owner == owner else None
-        if found is not None:
-            return found
+    """Read the record of an owner's batch; None if the owner has no such batch."""
+    for record in owners(store, stream):
+        if record.owner == owner:
+            return read(store, stream, record.epoch, batch)
     return None
 
 
 def read(store: Store, stream: str, epoch: int, batch: int) -> BatchRecord | None:
-    """The record of a batch in one epoch."""
+    """Read the record of a batch by the epoch that records its owner's batches."""
     path = layout.stream_batch(stream, epoch, batch)
     data = store.read_optional(path)
     return None if data is None else BatchRecord.decode(data, store.url(path))

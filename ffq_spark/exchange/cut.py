@@ -1,18 +1,21 @@
 """A cut: one moment of a stream, seen in all the exchanges that it feeds.
 
 Each exchange has a log of its own, and one may be a few batches ahead of another. A cut is the
-newest batch that all of them hold, and the step of each that holds it.
+newest batch that all of them hold, and the step of each that holds it. Batches are the same if
+they have the same owner and number: each exchange counts the epochs of a stream for itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from itertools import zip_longest
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from ffq_spark.errors import BadOption, NoCommonVersion
+from ffq_spark.errors import BadOption, CorruptRecord, NoCommonVersion
+from ffq_spark.exchange import batches
 from ffq_spark.exchange.exchange import Exchange
 from ffq_spark.exchange.ledger import Ledger
 from ffq_spark.exchange.log import StepLog
@@ -21,13 +24,22 @@ from ffq_spark.store import Store
 
 _FEW = 16
 
-Held = tuple[int, int, int]
-"""Epoch and batch, and the step that holds them."""
+
+class Held(NamedTuple):
+    """A batch that an exchange holds, and the step that holds it."""
+
+    owner: str
+    batch: int
+    epoch: int
+    step: int
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A batch of a stream, and of each exchange the step that it became."""
+    """A batch of a stream, and of each exchange the step that it became.
+
+    `epoch` is that of the batch's owner in the first exchange.
+    """
 
     stream: str
     epoch: int
@@ -65,11 +77,10 @@ def cut(exchanges: Iterable[Exchange | str], stream: str | None = None) -> Cut:
     if found is None:
         roots = ", ".join(exchange.root for exchange in opened)
         raise NoCommonVersion(f"no batch of stream {stream} is in all of {roots}")
-    for store, (_, _, step) in zip(stores, found, strict=True):
-        StepLog(store).refuse_expired(step)
-    epoch, batch, _ = found[0]
-    steps = tuple((e, step) for e, (_, _, step) in zip(opened, found, strict=True))
-    return Cut(stream, epoch, batch, steps)
+    for store, held in zip(stores, found, strict=True):
+        StepLog(store).refuse_expired(held.step)
+    steps = tuple((e, held.step) for e, held in zip(opened, found, strict=True))
+    return Cut(stream, found[0].epoch, found[0].batch, steps)
 
 
 def _only_stream(stores: list[Store]) -> str:
@@ -88,6 +99,7 @@ def _held(store: Store, stream: str) -> Iterator[Held]:
     ledger = Ledger(store)
     ledger.roll_forward()
     number = ledger.log.last_number()
+    owners = {record.epoch: record.owner for record in batches.owners(store, stream)}
     length = _FEW
     while number:
         first = max(number - length + 1, 1)
@@ -95,23 +107,30 @@ def _held(store: Store, stream: str) -> Iterator[Held]:
         for step in reversed(ledger.log.read_many(range(first, number + 1))):
             body = step.body
             if body.stream is not None and body.stream.stream == stream:
-                yield body.stream.epoch, body.stream.batch, step.step
+                epoch = body.stream.epoch
+                if epoch not in owners:
+                    path = store.url(layout.stream_owner(stream, epoch))
+                    raise CorruptRecord("the record is missing", path=path)
+                yield Held(owners[epoch], body.stream.batch, epoch, step.step)
             number = body.restores or step.step - 1
             if body.restores:
                 break
 
 
 def _newest_common(exchanges: list[Iterator[Held]]) -> list[Held] | None:
-    """Of each exchange the newest entry that has the same epoch and batch in all of them."""
-    heads = [next(held, None) for held in exchanges]
-    while True:
-        there = [head for head in heads if head is not None]
-        if len(there) < len(heads):
-            return None
-        oldest = min(head[:2] for head in there)
-        if all(head[:2] == oldest for head in there):
-            return there
-        heads = [
-            next(held, None) if head[:2] > oldest else head
-            for head, held in zip(there, exchanges, strict=True)
-        ]
+    """Find the newest batch of all exchanges: its entry in each, or None if there is none.
+
+    All are walked back at the same pace. They got their batches in the same order, so the first
+    batch that was met in all of them is the newest.
+    """
+    met: list[dict[tuple[str, int], Held]] = [{} for _ in exchanges]
+    for heads in zip_longest(*exchanges):
+        keys = [(held.owner, held.batch) for held in heads if held is not None]
+        for entries, held in zip(met, heads, strict=True):
+            if held is not None:
+                entries.setdefault((held.owner, held.batch), held)
+        common = [key for key in keys if all(key in entries for entries in met)]
+        if common:
+            newest = max(common, key=lambda key: met[0][key].step)
+            return [entries[newest] for entries in met]
+    return None

@@ -1,7 +1,9 @@
 """The write rule of streams: each batch becomes a step once, however often it is run.
 
-A batch older than its epoch's first is discarded. One that is in the log is a duplicate: discarded
-after its rows were compared with the first run's. The next one is appended; one beyond it is a gap.
+The next batch is appended. One that its owner has in the log is a re-run: it is discarded after
+its rows were compared with the first run's; other rows are an error unless `on_mismatch` allows
+them. All others are refused, because to discard them would be to lose their rows: batches of
+another owner, beyond the next, and before the first.
 """
 
 from __future__ import annotations
@@ -10,19 +12,24 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ffq_spark.errors import DuplicateBatch, ReplayMismatch, StepGap
+from ffq_spark.errors import AlreadyCommitted, DuplicateBatch, ReplayMismatch, StepGap
 from ffq_spark.exchange import batches
 from ffq_spark.exchange.job import WriteJob
 from ffq_spark.exchange.ledger import AttemptOutput, Ledger
 from ffq_spark.format import layout
 from ffq_spark.format.digest import Digest
-from ffq_spark.format.records import BatchRecord, Offsets, Outcome, StepRecord, StreamBatch
+from ffq_spark.format.records import (
+    BatchRecord,
+    Offsets,
+    Outcome,
+    OutcomeRecord,
+    StepRecord,
+    StreamBatch,
+)
 from ffq_spark.store import Store
 
 BATCH_WRITES = "batch writes"
-"""The owner of streams that batch writes make by `streamId` and `batch`."""
-
-ON_MISMATCH = ("warn", "fail", "ignore")
+"""The owner of all batch writes that neither name a `streamRun` nor run in a streaming query."""
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +42,7 @@ class Delivery:
     owner: str
     batch: int
     takeover: bool = False
-    on_mismatch: str = "warn"
+    on_mismatch: str = "fail"
 
 
 def commit_batch(
@@ -45,12 +52,14 @@ def commit_batch(
     delivery: Delivery,
     offsets: Offsets | None = None,
 ) -> StepRecord | None:
-    """Make a batch the next step, unless it is one already; None if it was discarded."""
+    """Make a batch the next step, or discard it if it is a re-run of one in the log (None)."""
     ledger = Ledger(store)
     # An earlier batch that was committed and not published comes before this one.
     ledger.roll_forward()
     digest = sum((output.digest for output in outputs), Digest())
     first = batches.find(store, delivery.stream, delivery.owner, delivery.batch)
+    if first is not None and first.query == job.query.query:
+        raise AlreadyCommitted(f"another commit of query {first.query} came first")
     if first is not None:
         _discard_duplicate(ledger, job, delivery, digest, first)
         return None
@@ -58,10 +67,9 @@ def commit_batch(
         store, delivery.stream, delivery.owner, delivery.batch, takeover=delivery.takeover
     )
     if delivery.batch < epoch.first:
-        message = f"{_name(delivery)} is older than the stream's first, {epoch.first}; discarded"
-        ledger.end(job.query.query, Outcome.ABORTED, message, code=DuplicateBatch.code)
-        logger.warning(message)
-        return None
+        path = store.url(layout.stream_owner(delivery.stream, epoch.epoch))
+        message = f"{_name(delivery)} is older than its first, {epoch.first}, and not in the log"
+        raise StepGap(message, path=path)
     before = delivery.batch - 1
     if before >= epoch.first and not batches.read(store, delivery.stream, epoch.epoch, before):
         path = store.url(layout.stream_batch(delivery.stream, epoch.epoch, before))
@@ -91,6 +99,19 @@ def commit_batch(
         return None
 
 
+def recall_discarded(store: Store, delivery: Delivery, outcome: OutcomeRecord) -> None:
+    """Raise ReplayMismatch again for a run that `commit_batch` discarded because its rows differ.
+
+    Returns for a run whose rows are those of the first run, and for one that may differ.
+    """
+    if outcome.code == ReplayMismatch.code and delivery.on_mismatch == "fail":
+        raise ReplayMismatch(outcome.message, option="onMismatch")
+    batch = outcome.step.stream if outcome.step else None
+    winner = batch and batches.read(store, batch.stream, batch.epoch, batch.batch)
+    if batch and winner:
+        _compare(delivery, _digest(batch), winner)
+
+
 def _discard_duplicate(
     ledger: Ledger, job: WriteJob, delivery: Delivery, digest: Digest, first: BatchRecord
 ) -> None:
@@ -117,7 +138,7 @@ def _told(delivery: Delivery, digest: Digest, first: BatchRecord) -> str:
     return f"{there}, though its rows differ: first {_digest(first)}; now {digest}"
 
 
-def _digest(record: BatchRecord) -> Digest:
+def _digest(record: BatchRecord | StreamBatch) -> Digest:
     return Digest(record.rows, record.hash_sum, record.hash_xor)
 
 

@@ -20,13 +20,15 @@ from ffq_spark.errors import (
     Fenced,
     QueryEnded,
     QueryNotFound,
+    ReplayMismatch,
     StoreFailed,
 )
 from ffq_spark.exchange import leases, outputs
 from ffq_spark.exchange.cancel import end_unfinished, read_cancel
 from ffq_spark.exchange.job import WriteJob
 from ffq_spark.exchange.ledger import AttemptOutput, Ledger
-from ffq_spark.exchange.write import check_delivery, commit_write, new_initiator, prepare
+from ffq_spark.exchange.streams import recall_discarded
+from ffq_spark.exchange.write import batch_delivery, commit_write, new_initiator, prepare
 from ffq_spark.exchange.writer import write_attempt
 from ffq_spark.format import layout
 from ffq_spark.format.layout import AttemptId
@@ -61,7 +63,7 @@ class Upload:
         self._store = store
         self._ledger = Ledger(store)
         self._record = query
-        self._options = options
+        self._delivery = batch_delivery(options)
         self._job = WriteJob.of(exchange, query, options)
 
     @property
@@ -84,7 +86,7 @@ class Upload:
     ) -> Upload:
         """Open a query; `given` are options of a write, in Spark's spelling."""
         options = WriteOptions.resolve(given, environment={})
-        check_delivery(options)
+        batch_delivery(options)
         exchange = prepare(store, options, schema)
         initiator = new_initiator()
         if lease_seconds:
@@ -163,21 +165,30 @@ class Upload:
         try:
             self._refuse_ended()
             found = outputs.registered_outputs(self._store, self._job, map_tasks)
-            step = commit_write(self._store, self._job, found, self._options)
+            step = commit_write(self._store, self._job, found, self._delivery)
         except (AlreadyCommitted, Fenced, QueryEnded, StoreFailed) as error:
             # Perhaps by another call of the same commit, before this one or beside it.
             done = self._ledger.settle(self.query, error)
-            if done.outcome is not Outcome.COMMITTED and done.code != DuplicateBatch.code:
+            discarded = (DuplicateBatch.code, ReplayMismatch.code)
+            if done.outcome is not Outcome.COMMITTED and done.code not in discarded:
                 raise
-            step = self._confirmed(done)
+            step = self._settled(done)
+        except ReplayMismatch:
+            self._release()
+            raise
         self._release()
         return step
 
-    def _confirmed(self, outcome: OutcomeRecord) -> StepRecord | None:
+    def _settled(self, outcome: OutcomeRecord) -> StepRecord | None:
+        """Answer a commit that has ended already: its step, or None if it was discarded."""
         try:
-            return self._ledger.confirm(outcome) if outcome.step else None
+            if outcome.step is not None:
+                return self._ledger.confirm(outcome)
         except DuplicateBatch:
-            return None
+            pass
+        if self._delivery is not None:
+            recall_discarded(self._store, self._delivery, outcome)
+        return None
 
     def abort(self, reason: str) -> OutcomeRecord:
         """End the query without a step; what ended it first stays."""

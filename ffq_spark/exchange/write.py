@@ -23,11 +23,36 @@ from ffq_spark.store import Store
 
 
 def check_delivery(options: WriteOptions) -> None:
-    """A batch's number and its stream's name come together."""
-    if options.batch is not None and not options.stream_id:
-        raise BadOption("a batch is a batch of a stream; say which", option="streamId")
+    """Refuse a batch write whose options about a stream are incomplete."""
+    given = {
+        "batch": options.batch is not None,
+        "streamRun": bool(options.stream_run),
+        "takeover": options.takeover,
+    }
+    for name in given:
+        if given[name] and not options.stream_id:
+            raise BadOption(f"{name} is about a stream; set its name", option="streamId")
     if options.stream_id and options.batch is None:
         raise BadOption("a batch write to a stream needs the batch's number", option="batch")
+
+
+def batch_delivery(options: WriteOptions, streaming_query: str = "") -> Delivery | None:
+    """Tell which batch of which stream a batch write is, and who owns it; None without a stream.
+
+    `streaming_query` is the id of the streaming query that runs the write in its `foreachBatch`.
+
+    >>> batch_delivery(WriteOptions(stream_id="nightly", batch=17, stream_run="a")).owner
+    'a'
+    """
+    check_delivery(options)
+    if options.batch is None:
+        return None
+    owner = options.stream_run or streaming_query or BATCH_WRITES
+    if options.takeover and owner == BATCH_WRITES:
+        message = "takeover needs a name for the new owner: batch writes without one are all one"
+        raise BadOption(message, option="streamRun")
+    on_mismatch = options.on_mismatch or "fail"
+    return Delivery(options.stream_id, owner, options.batch, options.takeover, on_mismatch)
 
 
 def new_initiator(name: str = "") -> str:
@@ -53,18 +78,14 @@ def prepare(
 
 
 def commit_write(
-    store: Store, job: WriteJob, outputs: Sequence[AttemptOutput], options: WriteOptions
+    store: Store, job: WriteJob, outputs: Sequence[AttemptOutput], delivery: Delivery | None
 ) -> StepRecord | None:
-    """Commit a batch write; with `streamId` and `batch` by the rule of streams."""
-    if not options.stream_id:
-        return Ledger(store).commit(
-            job.query, job.exchange, outputs, job.stats_fields, sort_by=job.sort_by
-        )
-    assert options.batch is not None
-    delivery = Delivery(
-        options.stream_id, BATCH_WRITES, options.batch, options.takeover, options.on_mismatch
+    """Commit a batch write; a batch of a stream by the rule of streams."""
+    if delivery is not None:
+        return commit_batch(store, job, outputs, delivery)
+    return Ledger(store).commit(
+        job.query, job.exchange, outputs, job.stats_fields, sort_by=job.sort_by
     )
-    return commit_batch(store, job, outputs, delivery)
 
 
 def write_batches(
@@ -92,7 +113,7 @@ def write_batches(
         if first is None:
             raise BadOption("no batches, and no schema to write none with", option="schema")
         schema = first.schema
-    check_delivery(options)
+    delivery = batch_delivery(options)
     exchange = prepare(store, options, schema)
     ledger = Ledger(store)
     query = ledger.begin(mode, new_initiator(), stage=options.stage, query=options.query)
@@ -100,7 +121,7 @@ def write_batches(
         job = WriteJob.of(exchange, query, options)
         rows = source if first is None else _chain(first, source)
         output = write_attempt(store, job, 0, 1, rows)
-        return commit_write(store, job, [output], options)
+        return commit_write(store, job, [output], delivery)
     except BaseException as error:
         ledger.give_up(query.query, error)
         raise

@@ -237,7 +237,7 @@ class Outcome(Enum):
 class StreamBatch(JsonRecord):
     """Which batch of which stream a step is, and the order-free digest of its rows.
 
-    An `epoch` is one owner's time; batches are numbered within it.
+    `epoch` is the first that the batch's owner had; all batches of an owner are recorded in it.
     """
 
     stream: str

@@ -128,7 +128,7 @@ class WriteOptions(Options):
         safe_name,
         "",
         "The stream that a batch belongs to: its batches become steps in order, each once. It "
-        "belongs to one streaming query.",
+        "belongs to one streaming query or `streamRun`.",
         per_call=True,
         shown="of a streaming query its own id",
     )
@@ -140,18 +140,30 @@ class WriteOptions(Options):
         per_call=True,
         shown="Spark's, of a streaming query",
     )
+    stream_run: str = option(
+        "streamRun",
+        safe_name,
+        "",
+        "With `streamId` and `batch`: a name for the numbering, which owns the stream. Keep it for "
+        "as long as a number means the same batch; choose a new one when the numbers begin anew. "
+        "Batch writes without one, outside of foreachBatch, are all one owner.",
+        per_call=True,
+        shown="in foreachBatch the streaming query's id",
+    )
     on_mismatch: str = option(
         "onMismatch",
         one_of("warn", "fail", "ignore"),
-        "warn",
-        "What to do if a batch that is run again gives other rows than the first time. The first "
-        "run's rows stay in any case.",
+        "",
+        "What to do if a batch that is run again gives other rows than the first time: `fail`, "
+        "`warn` or `ignore` that they are discarded. The first run's rows stay in any case.",
+        shown="fail; of a streaming query warn",
     )
     takeover: bool = option(
         "takeover",
         boolean,
         False,
-        "Take a stream over from another streaming query, which may then write to it no more.",
+        "Take a stream over from its owner, another streaming query or `streamRun`, which may then "
+        "write to it no more.",
         per_call=True,
         shown="false",
     )

@@ -21,7 +21,8 @@ from ffq_spark.service.wire import Attempt, Message
 _OPTIONS = frozenset(
     {
         *("keys", "partitions", "hash", "compression", "layout", "payload", "weightcolumn"),
-        *("sortby", "statistics", "query", "stage", "streamid", "batch", "onmismatch", "takeover"),
+        *("sortby", "statistics", "query", "stage"),
+        *("streamid", "batch", "streamrun", "onmismatch", "takeover"),
     }
 )
 

@@ -96,6 +96,9 @@ class FfqShuffleSource(DataSource):
         options = self._write_options()
         if options.batch is not None:
             raise BadOption("Spark numbers the batches of a streaming query", option="batch")
+        if options.stream_run:
+            message = "the checkpoint says who writes a streaming query's batches"
+            raise BadOption(message, option="streamRun")
         if options.query is not None and not options.initiator:
             raise BadOption("each batch of a streaming query is a query", option="query")
         store, exchange, initiator = self._prepare(options, schema)

@@ -26,7 +26,12 @@ from ffq_spark.format.layout import spark_attempt
 from ffq_spark.format.records import Offsets, QueryRecord
 from ffq_spark.options import WriteOptions
 from ffq_spark.spark.worker import freeze_heap
-from ffq_spark.spark.writer import all_messages, committed_is_success, refuse_canceled
+from ffq_spark.spark.writer import (
+    all_messages,
+    committed_is_success,
+    refuse_canceled,
+    streaming_query,
+)
 from ffq_spark.store import Store
 
 logger = logging.getLogger(__name__)
@@ -64,9 +69,8 @@ class ExchangeStreamWriter(DataSourceStreamArrowWriter):
         Ledger(self._store).open(self._job.query)
         attempt = spark_attempt(task.taskAttemptId())
         output = write_attempt(self._store, self._job, task.partitionId(), attempt, iterator)
-        owner = task.getLocalProperty("sql.streaming.queryId") or ""
         freeze_heap()
-        return BatchMessage(output, self._job.query, owner)
+        return BatchMessage(output, self._job.query, streaming_query(task))
 
     def commit(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
         found = all_messages(messages, BatchMessage)
@@ -79,7 +83,8 @@ class ExchangeStreamWriter(DataSourceStreamArrowWriter):
             owner,
             batch_id,
             self._options.takeover,
-            self._options.on_mismatch,
+            # Spark runs a batch again over the same offsets: one of its results is in the log.
+            self._options.on_mismatch or "warn",
         )
         outputs = [message.output for message in found]
         job = replace(self._job, query=query)

@@ -16,7 +16,7 @@ from ffq_spark.errors import AlreadyCommitted, BadCommit, Canceled, CommittedUnc
 from ffq_spark.exchange.cancel import end_unfinished, read_cancel
 from ffq_spark.exchange.job import WriteJob
 from ffq_spark.exchange.ledger import AttemptOutput
-from ffq_spark.exchange.write import commit_write
+from ffq_spark.exchange.write import batch_delivery, commit_write
 from ffq_spark.exchange.writer import write_attempt
 from ffq_spark.format.layout import spark_attempt
 from ffq_spark.options import WriteOptions
@@ -55,11 +55,17 @@ def committed_is_success() -> Iterator[None]:
         logger.warning("%s", error)
 
 
+def streaming_query(task: TaskContext) -> str:
+    """Get the id of the streaming query that runs a task, also by `foreachBatch`, or ""."""
+    return task.getLocalProperty("sql.streaming.queryId") or ""
+
+
 @dataclass
 class TaskMessage(WriterCommitMessage):
     """What a task attempt tells the commit: the only word on which attempts count."""
 
     output: AttemptOutput
+    streaming_query: str
 
 
 class ExchangeWriter(DataSourceArrowWriter):
@@ -73,17 +79,24 @@ class ExchangeWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         task = TaskContext.get()
         assert task is not None
+        streaming = streaming_query(task)
+        # Only tasks see who runs them: refuse options that do not fit before rows are written.
+        batch_delivery(self._options, streaming)
         attempt = spark_attempt(task.taskAttemptId())
         output = write_attempt(self._store, self._job, task.partitionId(), attempt, iterator)
         freeze_heap()
-        return TaskMessage(output)
+        return TaskMessage(output, streaming)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        outputs = [message.output for message in all_messages(messages, TaskMessage)]
-        job = self._job
-        refuse_canceled(self._store, job.query.query)
+        found = all_messages(messages, TaskMessage)
+        streaming = {message.streaming_query for message in found} or {""}
+        if len(streaming) != 1:
+            raise BadCommit("the tasks of one write were run by several streaming queries")
+        refuse_canceled(self._store, self._job.query.query)
+        delivery = batch_delivery(self._options, streaming.pop())
+        outputs = [message.output for message in found]
         with committed_is_success():
-            commit_write(self._store, job, outputs, self._options)
+            commit_write(self._store, self._job, outputs, delivery)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         done = sum(message is not None for message in messages)

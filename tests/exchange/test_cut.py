@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import ffq_spark as ffq
 from ffq_spark import Exchange
 from ffq_spark.errors import BadOption, NoCommonVersion, StepExpired
-from ffq_spark.exchange.cut import _newest_common
+from ffq_spark.exchange.cut import Held, _newest_common
 from ffq_spark.exchange.write import write_batches
 from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store
@@ -28,11 +28,15 @@ class Fed:
         self.place = place or Place(f"memory://{uuid.uuid4().hex}")
         self.exchange = Exchange(self.place.root, self.place.storage_options)
 
-    def write(self, *batches: int | None, stream: str = "s", mode: str = "append") -> Fed:
+    def write(
+        self, *batches: int | None, stream: str = "s", mode: str = "append", run: str = ""
+    ) -> Fed:
         """These batches of a stream; None is a write that belongs to none."""
         for number in batches:
-            given = {} if number is None else {"stream_id": stream, "batch": number}
-            options = WriteOptions(partitions=1, **given)  # type: ignore[arg-type]
+            given: dict[str, Any] = {} if number is None else {"stream_id": stream, "batch": number}
+            if run:
+                given |= {"stream_run": run, "takeover": True}
+            options = WriteOptions(partitions=1, **given)
             rows = pa.record_batch({"k": pa.array([-1 if number is None else number], pa.int64())})
             write_batches(
                 self.place.root,
@@ -111,6 +115,17 @@ def test_what_was_rolled_back_is_not_held_any_more() -> None:
     assert values(ffq.cut([first.exchange, second.exchange]).read()) == [[0, 1, 4], [0, 1, 2, 3, 4]]
 
 
+def test_a_batch_of_another_owner_is_another_batch() -> None:
+    """Owners are counted by each exchange for itself: its second may be the other's first."""
+    old, new = Fed().write(0, 1, run="a").write(0, 1, run="b"), Fed().write(0, run="b")
+    assert values(ffq.cut([old.exchange, new.exchange]).read()) == [[0, 0, 1], [0]]
+    old.write(2, run="a")
+    new.write(1, run="b")
+    assert values(ffq.cut([old.exchange, new.exchange]).read()) == [[0, 0, 1, 1], [0, 1]]
+    with pytest.raises(NoCommonVersion):
+        ffq.cut([Fed().write(0, run="a").exchange, new.exchange])
+
+
 def test_a_cut_whose_step_has_expired_says_so() -> None:
     ahead, behind = Fed().write(0, 1, 2, 3, mode="replace"), Fed().write(0)
     ahead.exchange.gc(retention=0)
@@ -145,22 +160,30 @@ def test_a_cut_near_the_head_reads_only_the_end_of_the_log(monkeypatch: pytest.M
     assert min(int(path[-25:-5]) for path in read if "/steps/" in path) > 50
 
 
-BATCHES = st.tuples(st.integers(1, 3), st.integers(0, 6))
+# What one stream wrote, in order: owner "a" has taken it back from "b".
+WRITTEN = [("a", 0), ("a", 1), ("b", 0), ("b", 1), ("b", 2), ("a", 2), ("a", 3)]
 
 
 @settings(max_examples=300)
-@given(st.lists(st.sets(BATCHES, max_size=12), min_size=1, max_size=4))
-def test_the_cut_is_the_newest_batch_of_all(held: list[set[tuple[int, int]]]) -> None:
-    walks = [[(*batch, n) for n, batch in enumerate(sorted(batches))] for batches in held]
+@given(st.lists(st.sets(st.sampled_from(WRITTEN)), min_size=1, max_size=4))
+def test_the_cut_is_the_newest_batch_of_all(held: list[set[tuple[str, int]]]) -> None:
+    walks = [
+        [
+            Held(*batch, epoch=1, step=n)
+            for n, batch in enumerate(filter(there.__contains__, WRITTEN))
+        ]
+        for there in held
+    ]
     left = [iter(walk[::-1]) for walk in walks]
     found = _newest_common(left)
-    newest = max(set.intersection(*held), default=None)
+    newest = max(set.intersection(*held), key=WRITTEN.index, default=None)
     if newest is None:
         assert found is None
         return
     assert found == [next(entry for entry in walk if entry[:2] == newest) for walk in walks]
-    # None of them was asked for more than it had to give.
-    assert [len(list(rest)) for rest in left] == [step for _, _, step in found]
+    # None was walked further back than the one that had to be walked furthest.
+    depth = max(len(walk) - entry.step for walk, entry in zip(walks, found, strict=True))
+    assert all(len(walk) - len(list(rest)) <= depth for walk, rest in zip(walks, left, strict=True))
 
 
 @settings(max_examples=8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
@@ -36,3 +37,45 @@ def committed(root: str) -> dict[int, dict[int, int]]:
             runs = document["step"]["registered"]
             found[query] = {m: a for first, last, a in runs for m in range(first, last + 1)}
     return found
+
+
+def promises(root: str) -> dict[int, Hashable]:
+    """What each committed query must have in the log: itself, or a batch that others may be too."""
+    found: dict[int, Hashable] = {}
+    for query in committed(root):
+        step = json.loads(outcomes(root)[query])["step"]
+        stream = step.get("stream")
+        found[query] = (stream["stream"], stream["epoch"], stream["batch"]) if stream else query
+    return found
+
+
+def kept(root: str, log: list[int]) -> set[Hashable]:
+    """The promises that a log keeps."""
+    promised = promises(root)
+    return {promised[query] for query in log}
+
+
+def owners(root: str, stream: str) -> list[str]:
+    """The owner of a stream in each of its epochs."""
+    files = sorted(Path(root, "_ffq/streams", stream).glob("*.owner.json"))
+    return [json.loads(file.read_bytes())["owner"] for file in files]
+
+
+def claims(root: str, stream: str) -> dict[tuple[str, int], int]:
+    """The query of each batch, by the owner and the number of the batch."""
+    epochs = owners(root, stream)
+    return {
+        (epochs[int(file.parent.name) - 1], int(file.stem)): json.loads(file.read_bytes())["query"]
+        for file in Path(root, "_ffq/streams", stream).glob("*/[0-9]*.json")
+    }
+
+
+def batches(root: str, stream: str) -> list[tuple[str, int]]:
+    """Owner and number of each batch in the log."""
+    epochs = owners(root, stream)
+    bodies = [
+        json.loads(file.read_bytes())["body"].get("stream")
+        for file in sorted(Path(root, "_ffq/steps").glob("[0-9]*.json"))
+    ]
+    found = [body for body in bodies if body and body["stream"] == stream]
+    return [(epochs[body["epoch"] - 1], body["batch"]) for body in found]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from fault_rows import table_rows
 from fault_stepping import DECIDING, Killed, Process, new_directory
+from fault_stream_rules import StreamRules
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -48,7 +49,7 @@ OTHER = WriteOptions(keys=("query",), partitions=3)
 MAP_TASKS = 2
 
 # Where a process may be left: before any operation, before a change, and before those that decide.
-STOPS = ["", "change", *DECIDING, "the end"]
+STOPS = ["", "change", *DECIDING, "change _ffq/streams", "the end"]
 WHICH = st.integers(0, 5)
 MODES = st.sampled_from(["append", "replace"])
 
@@ -82,13 +83,13 @@ class Running:
     kind: str
     process: Process
     query: int = 0
-    committed: frozenset[int] = frozenset()
+    committed: frozenset[Hashable] = frozenset()
     steps: int = 0
     faults: int = 0
 
 
-class ProtocolMachine(RuleBasedStateMachine):
-    """Writers, twins, aborts, readers and crashes on one exchange."""
+class ProtocolMachine(StreamRules, RuleBasedStateMachine):
+    """Writers, twins, aborts, a stream's batches, readers and crashes on one exchange."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -106,7 +107,7 @@ class ProtocolMachine(RuleBasedStateMachine):
 
     def start(self, kind: str, work: Any, query: int = 0) -> Running:
         # What was committed before a process started must not be missed by it.
-        before = frozenset(self.counted()), len(truth.log(self.root))
+        before = frozenset(self.promised()), len(truth.log(self.root))
         running = Running(kind, Process(self.root, work), query, *before)
         self.all.append(running)
         return running
@@ -132,6 +133,11 @@ class ProtocolMachine(RuleBasedStateMachine):
         if exchange is None and len({self.keys[query] for query in committed}) == 1:
             return committed
         return {query for query in committed if self.keys[query] == exchange}
+
+    def promised(self) -> set[Hashable]:
+        """What the log must hold, now or once somebody has rolled it forward."""
+        promises = truth.promises(self.root)
+        return {promises[query] for query in self.counted()}
 
     @precondition(lambda self: len(self.queries) < 3)
     @rule(mode=MODES, twins=st.integers(0, MAP_TASKS))
@@ -256,7 +262,7 @@ class ProtocolMachine(RuleBasedStateMachine):
 
     def check_roll_forward(self, running: Running, error: BaseException | None) -> None:
         if not self.is_excused(running, error) and not running.faults:
-            assert running.committed <= set(truth.log(self.root))
+            assert running.committed <= truth.kept(self.root, truth.log(self.root))
 
     def is_excused(self, running: Running, error: BaseException | None) -> bool:
         """Whether a process failed because its storage did."""
@@ -275,7 +281,7 @@ class ProtocolMachine(RuleBasedStateMachine):
         prefixes = [
             n
             for n in range(running.steps, len(log) + 1)
-            if (running.faults or running.committed <= set(log[:n]))
+            if (running.faults or running.committed <= truth.kept(self.root, log[:n]))
             and self.visible(log[:n]) == (steps, rows)
         ]
         assert prefixes, f"{steps} steps and {rows} are no state of the log {log}"
@@ -286,7 +292,7 @@ class ProtocolMachine(RuleBasedStateMachine):
         seen: list[int] = []
         for query in log:
             seen = [query] if self.modes[query] == "replace" else [*seen, query]
-        return len(seen), sum((expected(q, registered[q]) for q in seen), Counter())
+        return len(seen), sum((expected(self.tag(q), registered[q]) for q in seen), Counter())
 
     @invariant()
     def the_log_only_grows_and_holds_each_committed_query_once(self) -> None:
@@ -326,7 +332,7 @@ class ProtocolMachine(RuleBasedStateMachine):
             last = self.all[-1]
             last.process.advance("the end")
             self.check_end(last)
-            assert set(truth.log(self.root)) == self.counted()
+            assert self.promised() == truth.kept(self.root, truth.log(self.root))
             if last.process.error is None:
                 assert Exchange(self.root).verify(steps="all").ok
         finally:

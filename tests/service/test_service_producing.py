@@ -26,11 +26,14 @@ from ffq_spark.errors import (
     NoAttempts,
     QueryEnded,
     QueryNotFound,
+    ReplayMismatch,
+    StreamOwned,
 )
 from ffq_spark.exchange import outputs
 from ffq_spark.exchange.job import WriteJob
+from ffq_spark.exchange.uploads import Upload
 from ffq_spark.exchange.writer import write_attempt
-from ffq_spark.format import manifest
+from ffq_spark.format import layout, manifest
 from ffq_spark.format.layout import AttemptId
 from ffq_spark.format.records import ExchangeRecord, QueryRecord
 from ffq_spark.options import WriteOptions
@@ -250,6 +253,83 @@ def test_a_batch_of_a_stream_becomes_a_step_once(service: Connection, root: str)
         assert step.commit(1)["step"] == (1 if again == 0 else None)
         assert step.commit(1)["step"] == (1 if again == 0 else None)
     assert ffq.Exchange(root).info().rows == 100
+
+
+def test_other_rows_under_the_number_of_a_batch_are_an_error(
+    service: Connection, root: str
+) -> None:
+    """Also if the commit is repeated, as after an answer that was lost."""
+
+    def deliver(count: int, **options: Any) -> RemoteWrite:
+        step = begin(service, streamId="nightly", batch=0, **options)
+        step.put(0, [rows(0, count)])
+        return step
+
+    assert deliver(5, streamRun="a").commit(1)["step"] == 1
+    other = deliver(7, streamRun="a")
+    for _ in range(2):
+        with pytest.raises(ReplayMismatch, match="first 5 rows"):
+            other.commit(1)
+    warned = deliver(7, streamRun="a", onMismatch="warn")
+    assert [warned.commit(1)["step"] for _ in range(2)] == [None, None]
+    with pytest.raises(StreamOwned, match="belongs to a, and this is b"):
+        deliver(7, streamRun="b").commit(1)
+    assert deliver(7, streamRun="b", takeover=True).commit(1)["step"] == 2
+    assert ffq.Exchange(root).info().rows == 12
+    with pytest.raises(BadOption, match="takeover needs"):
+        deliver(7, takeover=True)
+
+
+def test_two_calls_of_one_commit_give_one_answer(root: str) -> None:
+    """The second begins before the first has ended, and finds its own batch in the log."""
+
+    class Behind(Store):
+        """Sees the query's outcome only when it looks again."""
+
+        looked = False
+
+        def read_optional(self, path: str) -> bytes | None:
+            hidden = path.endswith(".outcome.json") and not self.looked
+            self.looked |= hidden
+            return None if hidden else super().read_optional(path)
+
+    options = {"keys": "id", "partitions": "2", "streamId": "s", "batch": "0"}
+    upload = Upload.begin(Store(root), SCHEMA, options)
+    upload.put(0, [rows(0, 5)])
+    steps = [Upload.open(store(root), upload.query).commit(1) for store in (Store, Behind)]
+    assert [step.step for step in steps if step] == [1, 1]
+
+
+def test_a_commit_that_lost_its_batch_says_so_however_often_it_is_asked(root: str) -> None:
+    """Committed and never a step: another run of the batch was faster."""
+
+    class Late(Store):
+        """Sees no batch record until it tries to create one."""
+
+        seen = False
+
+        def read_optional(self, path: str) -> bytes | None:
+            hidden = path == layout.stream_batch("s", 1, 0) and not self.seen
+            return None if hidden else super().read_optional(path)
+
+        def create_once(self, path: str, data: bytes) -> bool:
+            self.seen |= path == layout.stream_batch("s", 1, 0)
+            return super().create_once(path, data)
+
+    options = {"keys": "id", "partitions": "2", "streamId": "s", "batch": "0"}
+    for store, count in ((Store(root), 5), (Late(root), 7), (Late(root), 5)):
+        upload = Upload.begin(store, SCHEMA, options)
+        upload.put(0, [rows(0, count)])
+        if count == 7:
+            for _ in range(2):
+                with pytest.raises(ReplayMismatch, match="first 5 rows"):
+                    upload.commit(1)
+        else:
+            first = store.__class__ is Store
+            for _ in range(2):
+                step = upload.commit(1)
+                assert (step is not None) == first
+    assert ffq.Exchange(root).info().rows == 5
 
 
 def test_rows_that_do_not_fit_are_refused_before_and_while_they_come(

@@ -1,0 +1,120 @@
+"""Rules for the protocol machine: batch writes of one stream, their owners, re-runs and takeovers.
+
+Runs of one batch have equal rows or others, as jobs that are run again, and jobs whose numbers
+begin anew. A write that succeeds must have its rows in the log, or find equal rows of its owner.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import fault_truth as truth
+import pyarrow as pa
+from hypothesis import strategies as st
+from hypothesis.stateful import invariant, precondition, rule
+
+from ffq_spark.errors import (
+    ExchangeMismatch,
+    FfqError,
+    ReplayMismatch,
+    Rows,
+    StepGap,
+    StreamOwned,
+)
+from ffq_spark.exchange.streams import BATCH_WRITES
+from ffq_spark.exchange.write import write_batches
+from ffq_spark.format.records import StepRecord
+from ffq_spark.options import WriteOptions
+from ffq_spark.store import Store
+
+STREAM = "s"
+REFUSALS = (ReplayMismatch, StepGap, StreamOwned)
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """A run of a batch; `tag` tells its rows from others."""
+
+    owner: str
+    batch: int
+    tag: int
+    takeover: bool
+
+
+class StreamRules:
+    """What the machine does with a stream, and what must be true of it."""
+
+    root: str
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.deliveries: dict[int, Delivery] = {}
+        self.refused: set[int] = set()
+
+    def tag(self, query: int) -> int:
+        """What the rows of a query say in the column `query`: equal for equal runs of a batch."""
+        return -self.deliveries[query].tag if query in self.deliveries else query
+
+    @precondition(lambda self: self.room)
+    @rule(
+        run=st.sampled_from(["", "a", "b"]),
+        number=st.integers(0, 2),
+        tag=st.integers(1, 2),
+        takeover=st.booleans(),
+    )
+    def deliver(self: Any, run: str, number: int, tag: int, takeover: bool) -> None:
+        query = self.new_query("append")
+        delivery = Delivery(run or BATCH_WRITES, number, tag, takeover and run != "")
+        self.deliveries[query] = delivery
+        options = WriteOptions(
+            keys=("k",),
+            partitions=2,
+            query=query,
+            stream_id=STREAM,
+            batch=number,
+            stream_run=run,
+            takeover=delivery.takeover,
+        )
+        rows = pa.record_batch({"k": [0, 1, 2], "query": [-tag] * 3, "attempt": [1] * 3})
+
+        def work(store: Store) -> StepRecord | None:
+            return write_batches(self.root, [rows], options=options, store=store)
+
+        self.start("deliver", work, query)
+
+    def check_deliver(self: Any, running: Any, error: BaseException | None) -> None:
+        query = running.query
+        mine = self.deliveries[query]
+        holder = truth.claims(self.root, STREAM).get((mine.owner, mine.batch))
+        first = self.deliveries.get(holder) if holder != query else None
+        if error is None and running.process.result is not None:
+            assert holder == query == truth.log(self.root)[running.process.result.step - 1]
+            return
+        if error is None:
+            assert first is not None and first.tag == mine.tag, "rows were dropped"
+            assert holder in truth.committed(self.root)
+            return
+        assert isinstance(error, FfqError), repr(error)
+        assert running.faults or isinstance(error, (*REFUSALS, ExchangeMismatch)), repr(error)
+        if error.rows is not Rows.NEVER:
+            assert running.faults
+            assert error.rows is Rows.UNKNOWN or query in self.counted(), repr(error)
+            return
+        self.refused.add(query)
+        if isinstance(error, ReplayMismatch):
+            assert first is not None and first.tag != mine.tag
+        else:
+            assert query not in self.counted()
+        if isinstance(error, StreamOwned):
+            assert not mine.takeover
+            assert set(truth.owners(self.root, STREAM)) - {mine.owner}
+
+    @invariant()
+    def a_batch_of_an_owner_is_one_step(self) -> None:
+        batches = truth.batches(self.root, STREAM)
+        assert len(set(batches)) == len(batches)
+
+    @invariant()
+    def what_was_refused_is_never_in_the_log(self) -> None:
+        assert not self.refused & set(truth.log(self.root))
