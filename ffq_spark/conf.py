@@ -64,7 +64,7 @@ PLUGIN = (
         reason="Records task attempts, keeps the lease of running writes, carries out cancel "
         "requests, and sets the settings above and below where you have not.",
         cost="no attempts, no cancel, and a write without a lease counts as alive for a day; Spark "
-        "computes a batch's size after every row, so writes of rows take about 2.6 times as long",
+        "computes a batch's size after every row, so writes of rows take up to twice as long",
         others="The listener hears of all jobs and records those that write an exchange.",
     ),
     Setting(

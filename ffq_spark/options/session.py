@@ -43,8 +43,8 @@ def known_names() -> tuple[str, ...]:
 def unknown_settings(names: Iterable[str]) -> dict[str, str]:
     """Find settings below `spark.ffq.` that nothing declares, each with the nearest known one.
 
-    >>> unknown_settings(["spark.ffq.verfy", "spark.ffq.verify", "spark.ffq.storage.key"])
-    {'spark.ffq.verfy': 'spark.ffq.verify'}
+    >>> unknown_settings(["spark.ffq.verif", "spark.ffq.verify", "spark.ffq.storage.key"])
+    {'spark.ffq.verif': 'spark.ffq.verify'}
     """
     known = {name.lower(): CONF_PREFIX + name for name in known_names()}
     found = {}
