@@ -29,24 +29,18 @@ _TEMPORARY = re.compile(r"-Djava\.io\.tmpdir=[\"']?([^\s\"']+)")
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting of Spark: what we set, what Spark does without, why, and what that costs."""
+    """One setting of Spark: its value, Spark's default, its use, the cost without, other jobs."""
 
     name: str
     value: str
     default: str
     reason: str
     cost: str
+    others: str
+    """What the setting means for jobs of the session that touch no exchange."""
 
 
 TUNED = (
-    Setting(
-        name="spark.sql.execution.arrow.maxBytesPerBatch",
-        value="2147483647",
-        default="64MB",
-        reason="Exactly this value switches off a computation of the batch's size after every row; "
-        "`maxRecordsPerBatch` still bounds a batch.",
-        cost="writes take about 2.6 times as long (10 M rows: 6.7 s instead of 2.6 s)",
-    ),
     Setting(
         name=SOCKETS,
         value="true",
@@ -55,14 +49,8 @@ TUNED = (
         f"temporary directory (`{SOCKET_DIR}`).",
         cost="each Python task waits about 40 ms for a delayed acknowledgement; with the workers' "
         "heap not frozen either, 256 small tasks took 2.9 times as long",
-    ),
-    Setting(
-        name="spark.sql.python.filterPushdown.enabled",
-        value="true",
-        default="false",
-        reason="Filters reach the source: equality on keys opens one partition, ranges skip parts.",
-        cost="every filtered read opens every part of the exchange: with N partitions up to N "
-        "times the bytes for the rows of one key",
+        others="All Python workers of the application talk through Unix sockets: the same bytes, "
+        "sooner. Spark reads the setting once for the application.",
     ),
 )
 
@@ -74,16 +62,20 @@ PLUGIN = (
         value="io.ffq.spark.FfqPlugin",
         default="",
         reason="Records task attempts, keeps the lease of running writes, carries out cancel "
-        "requests, and sets the tuned settings above where nobody has.",
-        cost="no attempts, no cancel, and a write without a lease counts as alive for a day",
+        "requests, and sets the settings above and below where you have not.",
+        cost="no attempts, no cancel, and a write without a lease counts as alive for a day; Spark "
+        "computes a batch's size after every row, so writes of rows take up to twice as long",
+        others="The listener hears of all jobs and records those that write an exchange.",
     ),
     Setting(
         name="spark.sql.extensions",
         value="io.ffq.spark.FfqExtensions",
         default="",
-        reason="Gives each scan a plan of its own and each write its number and the session's "
-        "`spark.ffq.*`. The plugin adds it by itself.",
-        cost="filters and columns prune nothing, unless `pruneByFilters` is set",
+        reason="Gives each scan a plan of its own that filters prune, and each write its number, "
+        "the session's `spark.ffq.*` and batches bounded in bytes. The plugin adds it by itself.",
+        cost="filters and columns prune nothing, unless `pruneByFilters` is set: with N partitions "
+        "up to N times the bytes for the rows of one key",
+        others="Plans without an exchange stay as they are.",
     ),
 )
 
@@ -95,6 +87,7 @@ JAR = Setting(
     default="",
     reason="Where the plugin lies.",
     cost="Spark does not start: it cannot find the plugin",
+    others="One more jar on the class path, with classes of its own names.",
 )
 
 # Spark's own patterns, and everything that reaches storage: Spark knows `storage.secret` for a

@@ -2,8 +2,8 @@
 
     python jars/build.py [TARGET]
 
-A plain JRE is enough. The result depends on the sources, the settings in `ffq_spark/conf.py` and
-the PySpark version alone, so that a test can build it again and compare.
+A plain JRE is enough. The result depends on the sources, the settings and options that Python
+declares and the PySpark version alone, so that a test can build it again and compare.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ import zipfile
 from pathlib import Path
 
 from ffq_spark.conf import FAST, REDACTION
+from ffq_spark.options import WriteOptions, known_names, session_options
 
 HERE = Path(__file__).resolve().parent
 TARGET = HERE.parent / "ffq_spark" / "jars" / "ffq-spark.jar"
 # What the plugin sets where the user has not; the declaration is Python's.
 SETTINGS = "io/ffq/spark/defaults.properties"
+# Every name below `spark.ffq.`, with `write` if the plugin gives it to writes as an option.
+OPTIONS = "io/ffq/spark/options.properties"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -55,13 +58,18 @@ def _compile(sources: list[Path], folder: str) -> None:
 
 def _pack(folder: Path, target: Path) -> None:
     entries = {"META-INF/MANIFEST.MF": b"Manifest-Version: 1.0\r\n\r\n"}
-    defaults = {**FAST, **REDACTION}
-    entries[SETTINGS] = "".join(f"{name}={value}\n" for name, value in defaults.items()).encode()
+    entries[SETTINGS] = _properties({**FAST, **REDACTION})
+    written = session_options(WriteOptions)
+    entries[OPTIONS] = _properties({n: "write" if n in written else "" for n in known_names()})
     for path in folder.rglob("*.class"):
         entries[path.relative_to(folder).as_posix()] = path.read_bytes()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as jar:
         for name in sorted(entries):
             jar.writestr(zipfile.ZipInfo(name, _EPOCH), entries[name])
+
+
+def _properties(values: dict[str, str]) -> bytes:
+    return "".join(f"{name}={value}\n" for name, value in values.items()).encode()
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ffq_spark.errors import (
     BadOption,
@@ -53,21 +52,6 @@ def compact(found: Iterable[int | None]) -> Sequence[int]:
     ordered = np.fromiter(fits, np.uint64)
     ordered.sort()
     return array("Q", ordered.tobytes())
-
-
-def earlier_attempts(parts: pa.Table) -> int:
-    """How many attempts at least there were before those of these parts, by their numbers.
-
-    Spark counts a stage's attempts in the upper half of a number and a task's in the lower.
-
-    >>> columns = {"query": [7, 7, 7], "stage": [0, 0, 0], "map_task": [0, 0, 1]}
-    >>> earlier_attempts(pa.table({**columns, "attempt": [3, 3, 1]}))
-    2
-    """
-    later = parts.filter(pc.greater(parts["attempt"], 1))
-    tasks = later.group_by(["query", "stage", "map_task"]).aggregate([("attempt", "max")])
-    before = tasks["attempt_max"].to_numpy() - 1
-    return int(np.sum((before >> 16) + (before & 0xFFFF)))
 
 
 def stored_attempts(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ffq_spark.health.facts import Facts, Finding
 from ffq_spark.health.installed import check_java
+from ffq_spark.health.own_settings import check_own_settings
 from ffq_spark.health.tasks import check_batches, check_memory, check_workers
 from ffq_spark.health.tuning import check_plugin, check_redaction, check_tuning
 
@@ -13,6 +14,7 @@ _CHECKS = (
     check_tuning,
     check_plugin,
     check_redaction,
+    check_own_settings,
     check_java,
     check_workers,
     check_batches,

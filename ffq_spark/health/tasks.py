@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ffq_spark.health.facts import Facts, Finding
+from ffq_spark.options import size
 
 MIB = 1 << 20
 _REUSE = "spark.python.worker.reuse"
+_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+_BYTES_DEFAULT = "64MB"
+# Exactly this value switches Spark's bound off.
+_UNBOUNDED = 2147483647
 _ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _ROWS_DEFAULT = 10_000
 _FEW_ROWS, _MANY_ROWS = 1_000, 1_000_000
@@ -25,7 +30,28 @@ def check_workers(facts: Facts) -> Iterator[Finding]:
 
 
 def check_batches(facts: Facts) -> Iterator[Finding]:
-    """The rows of an Arrow batch are all that bounds it once its size is not computed."""
+    """Find settings of Arrow batches that hurt; the plugin's writes bound their own batches."""
+    if facts.plugin_works:
+        yield from _check_unbounded(facts)
+    else:
+        yield from _check_rows(facts)
+
+
+def _check_unbounded(facts: Facts) -> Iterator[Finding]:
+    now = facts.get(_BYTES, _BYTES_DEFAULT)
+    try:
+        unbounded = size(now) >= _UNBOUNDED
+    except ValueError:
+        return
+    if unbounded:
+        cost = (
+            "Python jobs of the session fail with OversizedAllocationException where a batch of "
+            "rows exceeds 2 GiB; exchanges gain nothing"
+        )
+        yield Finding(_BYTES, now, _BYTES_DEFAULT, cost, f"leave {_BYTES} out")
+
+
+def _check_rows(facts: Facts) -> Iterator[Finding]:
     try:
         rows = int(facts.get(_ROWS, str(_ROWS_DEFAULT)))
     except ValueError:

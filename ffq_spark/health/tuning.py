@@ -9,7 +9,6 @@ from pathlib import Path
 from ffq_spark import conf
 from ffq_spark.conf import JAR, PLUGIN, SOCKET_DIR, SOCKETS, TUNED, Setting
 from ffq_spark.health.facts import Facts, Finding
-from ffq_spark.options import size
 
 _HIDDEN = "(redacted)"
 _FLAGS = "spark-submit $(ffq-spark conf), or ffq_spark.configure(builder)"
@@ -32,14 +31,7 @@ def _is_set(facts: Facts, setting: Setting) -> bool:
         # The plugin of a session that has yet to start sets it, but never against the environment.
         decided = setting.name == SOCKETS and "PYSPARK_UDS_MODE" in os.environ
         return facts.plugin_works and not facts.running and not decided
-    return _same(value.strip().lower(), setting.value)
-
-
-def _same(value: str, wanted: str) -> bool:
-    try:
-        return value == wanted or (wanted.isdigit() and size(value) == int(wanted))
-    except ValueError:
-        return False
+    return value.strip().lower() == setting.value
 
 
 def _sockets(facts: Facts, setting: Setting, trouble: str) -> Iterator[Finding]:

@@ -2,7 +2,8 @@
 
 A value comes from the call's option, else the conf `spark.ffq.<name>`, else the environment
 `FFQ_<NAME>`, else the default. Options that describe one call only (`keys`, `steps`, …) are not
-taken from conf or environment.
+taken from conf or environment. A setting for reads means nothing to a write, and the other way
+round; a setting below `spark.ffq.` that nothing declares is an error.
 
 >>> WriteOptions.resolve({"keys": "a, b", "maxBufferBytes": "64MiB"}).max_buffer_bytes
 67108864
@@ -25,6 +26,14 @@ from ffq_spark.options.parsing import (
 )
 from ffq_spark.options.reading import ReadOptions
 from ffq_spark.options.serving import ServeOptions
+from ffq_spark.options.session import (
+    PLUGIN_SETTINGS,
+    call_only_settings,
+    known_names,
+    refuse_unknown_settings,
+    session_options,
+    unknown_settings,
+)
 from ffq_spark.options.storage import CONF_PREFIX, STORAGE_PREFIX, storage_options
 from ffq_spark.options.writing import WriteOptions
 
@@ -32,6 +41,7 @@ __all__ = [
     "CONF_PREFIX",
     "MAX_PARTITIONS",
     "MIB",
+    "PLUGIN_SETTINGS",
     "STORAGE_PREFIX",
     "Options",
     "ReadOptions",
@@ -39,15 +49,20 @@ __all__ = [
     "WriteOptions",
     "attempt",
     "boolean",
+    "call_only_settings",
     "environment_name",
+    "known_names",
     "names",
     "number",
     "one_of",
     "option",
     "partition_set",
+    "refuse_unknown_settings",
     "safe_name",
+    "session_options",
     "size",
     "starting_step",
     "storage_options",
     "text",
+    "unknown_settings",
 ]

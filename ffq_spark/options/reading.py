@@ -105,8 +105,9 @@ class ReadOptions(Options):
         boolean,
         False,
         "Let filters prune without the plugin too. Safe only for a DataFrame that is used in one "
-        "query, once: Spark 4.3 plans its later scans with the filters of the first. With "
-        "the plugin filters always prune, and safely.",
+        "query, once: Spark 4.3 plans its later scans with the filters of the first. Needs "
+        "`spark.sql.python.filterPushdown.enabled=true`. With the plugin filters always prune, and "
+        "safely.",
         shown="false",
     )
     consolidate: bool = option(

@@ -13,7 +13,6 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from ffq_spark.errors import Unsupported
-from ffq_spark.exchange.attempts import earlier_attempts
 from ffq_spark.exchange.bounds import bounds
 from ffq_spark.exchange.placement import placed_by, sorted_by
 from ffq_spark.exchange.pruning import Predicate
@@ -33,8 +32,7 @@ def own_plan(
     request: PlanRequest,
 ) -> list[InputPartition]:
     """What `request` asks for. A plan by partitions has one task for each, in their order."""
-    chosen = chosen_parts(snapshot, options, schema, predicates)
-    parts = needed_of(chosen, snapshot, schema)
+    parts = needed_of(chosen_parts(snapshot, options, schema, predicates), snapshot, schema)
     keys = _spark_keys(snapshot)
     order = sorted_by(snapshot, options)
     exchange = snapshot.exchange.encode()
@@ -61,7 +59,6 @@ def own_plan(
         "partitions": snapshot.exchange.partitions,
         "tasks": [_sizes(batch) for batch in batches],
         **_totals(snapshot, parts),
-        "stale": earlier_attempts(chosen),
         # The rows of a Z-set are not known before its weights are summed.
         "counts": not options.consolidate,
         "bounds": {} if options.consolidate else _bounds(snapshot, options, request.bounds),

@@ -9,7 +9,7 @@ import pyspark
 from pyspark import SparkConf, SparkContext
 
 from ffq_spark import conf
-from ffq_spark.options import CONF_PREFIX
+from ffq_spark.options import CONF_PREFIX, refuse_unknown_settings
 from ffq_spark.spark.source import FfqShuffleSource
 
 Builder = TypeVar("Builder")
@@ -19,10 +19,10 @@ _LISTS = frozenset({"spark.jars", "spark.plugins", "spark.sql.extensions"})
 
 
 def recommended_conf() -> dict[str, str]:
-    """The settings that make Python sources fast.
+    """Return the settings of the whole application that make Python tasks fast.
 
-    >>> recommended_conf()["spark.sql.python.filterPushdown.enabled"]
-    'true'
+    >>> recommended_conf()
+    {'spark.python.unix.domain.socket.enabled': 'true'}
     """
     return dict(conf.FAST)
 
@@ -85,9 +85,11 @@ def register(spark: Any) -> None:
 
     Needed where the source is not found by itself (a `--py-files` zip), and for `spark.ffq.*` conf
     to count; call it again after changing such conf, and in each `newSession()` that should see it.
+    A setting below `spark.ffq.` that nothing declares is refused with UnknownOption.
     """
     known = session_conf(spark)
     settings = {name: value for name, value in known.items() if name.startswith(CONF_PREFIX)}
+    refuse_unknown_settings(settings)
     settings["spark.app.id"] = known.get("spark.app.id", "")
     kind = type("FfqShuffleSource", (FfqShuffleSource,), {"conf": settings})
     spark.dataSource.register(kind)

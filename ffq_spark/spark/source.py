@@ -19,7 +19,12 @@ from ffq_spark.exchange.snapshot import take_snapshot
 from ffq_spark.exchange.write import check_delivery, new_initiator, prepare
 from ffq_spark.format.ids import new_query, now_ms
 from ffq_spark.format.records import ExchangeRecord, QueryRecord
-from ffq_spark.options import ReadOptions, WriteOptions, storage_options
+from ffq_spark.options import (
+    ReadOptions,
+    WriteOptions,
+    refuse_unknown_settings,
+    storage_options,
+)
 from ffq_spark.spark.plan_note import requested
 from ffq_spark.spark.reader import ExchangeReader, PushingReader
 from ffq_spark.spark.stream_writer import ExchangeStreamWriter
@@ -121,6 +126,8 @@ class FfqShuffleSource(DataSource):
         )
 
     def _write_options(self) -> WriteOptions:
+        # The plugin passes a setting that nothing declares on by its full name.
+        refuse_unknown_settings(self.options)
         options = WriteOptions.resolve(dict(self.options), self.conf)
         logger.info("write options: %s", options)
         return options

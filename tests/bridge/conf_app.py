@@ -33,6 +33,7 @@ def main() -> None:
                 "spark.python.unix.domain.socket.enabled",
                 "spark.sql.python.filterPushdown.enabled",
                 "spark.sql.extensions",
+                "spark.redaction.regex",
             )
         },
         "workers": sorted({row.value for row in frame.collect()}),

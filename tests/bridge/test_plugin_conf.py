@@ -15,15 +15,15 @@ from ffq_spark.conf import BRIDGE, FAST, REDACTION, jar_path
 
 pytestmark = pytest.mark.spark
 
-ARROW, SOCKETS, FILTERS = FAST
+(SOCKETS,) = FAST
 HERE = Path(__file__).parent
 
 
 def submit(master: str, **conf: str) -> dict[str, Any]:
-    """What conf_app.py tells, with the plugin and these settings; `__` stands for a dot."""
+    """What conf_app.py tells, with the plugin and these settings."""
     own = {"spark.jars": jar_path(), "spark.plugins": BRIDGE["spark.plugins"]}
     quiet = {"spark.ui.enabled": "false", "spark.driver.memory": "512m"}
-    settings = {**own, **quiet, **{name.replace("__", "."): value for name, value in conf.items()}}
+    settings = {**own, **quiet, **conf}
     command = [str(Path(sys.executable).with_name("spark-submit")), f"--master={master}"]
     command += [f"--conf={name}={value}" for name, value in settings.items()]
     done = subprocess.run(
@@ -42,7 +42,14 @@ def submit(master: str, **conf: str) -> dict[str, Any]:
 
 def test_the_settings_are_in_force_in_sessions_in_executors_and_in_pyspark() -> None:
     told = submit("local-cluster[2,1,1024]")
-    assert told["conf"] == {**FAST, "spark.sql.extensions": BRIDGE["spark.sql.extensions"]}
+    assert told["conf"] == {
+        **FAST,
+        "spark.sql.extensions": BRIDGE["spark.sql.extensions"],
+        "spark.redaction.regex": REDACTION["spark.redaction.regex"],
+        # What would change the user's own Python jobs is left alone.
+        "spark.sql.execution.arrow.maxBytesPerBatch": None,
+        "spark.sql.python.filterPushdown.enabled": None,
+    }
     assert (told["workers"], told["driver_socket"]) == (["True"], "unix")
 
 
@@ -52,9 +59,10 @@ def test_what_the_user_has_set_stays_and_sockets_with_long_paths_are_left_off(
     """With sockets on, this very job fails: `AF_UNIX path too long`."""
     place = tmp_path / ("x" * 90)
     place.mkdir()
-    own = {ARROW: "1048576", FILTERS: "false"}
-    told = submit("local[1]", spark__driver__extraJavaOptions=f"-Djava.io.tmpdir={place}", **own)
-    assert {name: told["conf"][name] for name in own} == own
+    own = "spark.redaction.regex"
+    options = {"spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={place}", own: "(?i)mine"}
+    told = submit("local[1]", **options)
+    assert told["conf"][own] == "(?i)mine"
     assert told["conf"][SOCKETS] in (None, "false")
     assert (told["workers"], told["driver_socket"]) == (["False"], "tcp")
 

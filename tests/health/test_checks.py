@@ -16,7 +16,7 @@ from ffq_spark.health.installed import check_packages, check_room, check_storage
 from ffq_spark.health.planned import planned
 from ffq_spark.health.rest import running
 
-ARROW, _, FILTERS = conf.FAST
+ARROW = "spark.sql.execution.arrow.maxBytesPerBatch"
 GOOD = {"spark.master": "local[2]", **conf.flags()}
 FOUR = {"spark.executor.cores": "4"}
 ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -43,23 +43,42 @@ def test_an_empty_session_lacks_all() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "wrong"),
     [
-        (ARROW, "64MB", True),
-        (ARROW, "2147483647b", False),
-        (ARROW, "nonsense", True),
+        (ARROW, "64MB", False),
+        (ARROW, "2147483647b", True),
+        (ARROW, "nonsense", False),
         (SOCKETS, "false", True),
         (SOCKETS, "TRUE", False),
-        (FILTERS, "false", True),
         ("spark.python.worker.reuse", "false", True),
         ("spark.python.worker.reuse", "true", False),
-        (ROWS, "0", True),
-        (ROWS, "100", True),
-        (ROWS, "2000000", True),
-        (ROWS, "50000", False),
+        ("spark.ffq.verify", "counts", False),
+        ("spark.ffq.LAYOUT", "packed", False),
+        ("spark.ffq.storage.key", "any", False),
+        ("spark.ffq.cleanup.ttl", "1d", False),
+        ("spark.ffq.partitions", "8", True),
+        ("spark.ffq.serverCredits", "1g", True),
+        ("spark.ffq.verfy", "counts", True),
         ("spark.speculation", "true", False),
     ],
 )
 def test_a_value_is_judged(name: str, value: str, wrong: bool) -> None:
     assert found(**{name: value}) == ({name} if wrong else set())
+
+
+@pytest.mark.parametrize(
+    ("rows", "wrong"), [("0", True), ("100", True), ("2000000", True), ("50000", False)]
+)
+def test_the_rows_of_a_batch_matter_where_the_plugin_does_not_make_it(
+    rows: str, wrong: bool
+) -> None:
+    assert found(**{ROWS: rows}) == set()
+    assert found(**{ROWS: rows}, spark="4.2.1") == ({"Spark", ROWS} if wrong else {"Spark"})
+
+
+def test_a_misspelt_setting_is_found_with_its_likely_name_and_without_its_value() -> None:
+    (finding,) = check(Facts({**GOOD, "spark.ffq.storge.secret": "hidden"}, "4.3.0", "17.0.9"))
+    assert finding.setting == "spark.ffq.storge.secret" and "hidden" not in repr(finding)
+    (finding,) = check(Facts({**GOOD, "spark.ffq.verfy": "counts"}, "4.3.0", "17.0.9"))
+    assert (finding.wanted, finding.remedy) == ("spark.ffq.verify", "use spark.ffq.verify")
 
 
 def test_the_plugin_sets_what_is_missing_before_a_session_starts_and_not_after() -> None:

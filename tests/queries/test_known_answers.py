@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from query_plans import Answer, conf, scan_metrics, shown_metrics
 from spark_rows import failure, files, read, rows, write
 
 from ffq_spark import Exchange
-from ffq_spark.exchange.job import WriteJob
-from ffq_spark.exchange.ledger import Ledger
-from ffq_spark.exchange.write import prepare
-from ffq_spark.exchange.writer import write_attempt
-from ffq_spark.options import WriteOptions
-from ffq_spark.store import Store
 
 pytestmark = pytest.mark.spark
 
@@ -195,22 +189,19 @@ def test_metrics_of_a_scan(spark: Any, frame: Any, root: str) -> None:
     assert metrics["ffq_parts_pruned"] > 0
 
 
-def test_attempts_that_do_not_count_are_counted(spark: Any, tmp_path: Path) -> None:
-    """By the numbers of those that do: tasks that were tried again, and a stage."""
-    options, schema = WriteOptions(keys=("k",), partitions=2), pa.schema([("k", pa.int64())])
-    store = Store(str(tmp_path / "root"))
-    ledger, exchange = Ledger(store), prepare(store, options, schema)
-    query = ledger.begin("append", "app")
-    job = WriteJob.of(exchange, query, options)
-    outputs = [
-        write_attempt(store, job, task, attempt, [pa.record_batch([range(9)], schema=schema)])
-        for task, attempt in enumerate([1, 3, (2 << 16 | 1) + 1])
-    ]
-    ledger.commit(query, exchange, outputs)
-    counted = read(spark, str(tmp_path / "root")).groupBy("k").count()
-    assert len(counted.collect()) == 9
-    (metrics,) = scan_metrics(counted)
-    assert metrics["ffq_stale"] == 2 + 3
+def test_the_metrics_shown_are_the_documented_ones_and_hold_task_ids_for_no_count(
+    spark: Any, root: str
+) -> None:
+    """Every attempt of these writes is registered, so a count of others would have to be 0."""
+    assert {state.state for state in Exchange(root).attempts()} == {"registered"}
+    query = read(spark, root).select("v")
+    query.collect()
+    (metrics,) = scan_metrics(query)
+    assert metrics.get("ffq_stale", 0) == 0
+    query.write.format("noop").mode("overwrite").save()
+    page = Path(__file__).parents[2].joinpath("docs", "queries.md").read_text()
+    documented = {" ".join(name.split()) for name in re.findall(r"`(FFQ [^`]+)`", page)}
+    assert {name for name in shown_metrics(spark) if name.startswith("FFQ ")} == documented
 
 
 @pytest.mark.parametrize("options", [{}, {"layout": "packed", "sortBy": "k"}], ids=str)

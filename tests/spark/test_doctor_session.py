@@ -11,13 +11,12 @@ from conftest import start_spark
 from s3server import free_ports
 
 import ffq_spark as ffq
-from ffq_spark.conf import FAST
 from ffq_spark.health.checks import check
 from ffq_spark.health.rest import running
 
 pytestmark = pytest.mark.spark
 
-ARROW = next(iter(FAST))
+ARROW = "spark.sql.execution.arrow.maxBytesPerBatch"
 
 
 @pytest.fixture(scope="module")
@@ -41,12 +40,12 @@ def test_the_rest_service_tells_the_same(spark: Any) -> None:
 
 
 def test_a_setting_of_the_session_counts(spark: Any) -> None:
-    spark.conf.set(ARROW, "64MB")
+    spark.conf.set(ARROW, "2147483647")
     try:
         (finding,) = ffq.doctor(spark)
     finally:
-        spark.conf.set(ARROW, FAST[ARROW])
-    assert (finding.setting, finding.now, finding.wanted) == (ARROW, "64MB", FAST[ARROW])
+        spark.conf.unset(ARROW)
+    assert (finding.setting, finding.now, finding.wanted) == (ARROW, "2147483647", "64MB")
 
 
 def test_workers_that_cannot_run_tasks_are_found(spark: Any, tmp_path: Path) -> None:

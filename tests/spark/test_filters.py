@@ -127,10 +127,11 @@ def numbers(df: Any) -> list[int]:
 
 
 @pytest.fixture
-def no_pushdown(spark: Any) -> Iterator[None]:
-    spark.conf.set(PUSHDOWN, "false")
-    yield
+def pushdown(spark: Any) -> Iterator[None]:
+    """Spark's push-down for all Python sources of the session, as a user may set it."""
     spark.conf.set(PUSHDOWN, "true")
+    yield
+    spark.conf.unset(PUSHDOWN)
 
 
 def relevant(condition: str, key: str) -> bool:
@@ -143,14 +144,14 @@ def test_filtered_reads_give_the_rows_that_meet_the_filter(
     spark: Any, expected: dict[str, list[int]], roots: dict[str, str], key: str
 ) -> None:
     """Equality, lists, ranges, nulls, NaN, of every type, joined by AND, OR and NOT."""
-    assert spark.conf.get(PUSHDOWN) == "true"
+    assert spark.conf.get(PUSHDOWN) == "false"
     for name, condition in FILTERS.items():
         if relevant(condition, key):
             assert numbers(read(spark, roots[key]).where(condition)) == expected[name], name
 
 
-def test_without_push_down_filters_give_the_same_rows(
-    spark: Any, expected: dict[str, list[int]], roots: dict[str, str], no_pushdown: None
+def test_with_sparks_push_down_on_filters_give_the_same_rows(
+    spark: Any, expected: dict[str, list[int]], roots: dict[str, str], pushdown: None
 ) -> None:
     for name in ("in", "is null", "ranges", "or of two columns", "string", "two keys"):
         assert numbers(read(spark, roots["k"]).where(FILTERS[name])) == expected[name], name

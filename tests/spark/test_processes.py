@@ -16,6 +16,7 @@ import pytest
 from spark_rows import files
 
 import ffq_spark
+from ffq_spark.conf import STORAGE_NAMES
 
 pytestmark = pytest.mark.spark
 
@@ -98,7 +99,7 @@ def _heads(root: str) -> set[bytes]:
 
 
 def test_configure_sets_only_what_the_user_has_not(tmp_path: Path) -> None:
-    """Neither the builder's settings nor those of spark-defaults.conf are overridden.
+    """Neither the builder's settings nor those of spark-defaults.conf are lost.
 
     In the same session: `FFQ_*` variables count, below options.
     """
@@ -106,7 +107,7 @@ def test_configure_sets_only_what_the_user_has_not(tmp_path: Path) -> None:
     settings.mkdir()
     (settings / "spark-defaults.conf").write_text(
         "# a comment\n"
-        "spark.sql.execution.arrow.maxBytesPerBatch   1000000\n"
+        "spark.sql.redaction.options.regex   (?i)mine\n"
         "spark.ui.showConsoleProgress=false\n"
     )
     roots = [str(tmp_path / name) for name in ("environment", "option")]
@@ -114,8 +115,8 @@ def test_configure_sets_only_what_the_user_has_not(tmp_path: Path) -> None:
 builder = local(SparkSession.builder.master("local[2]"))
 builder = builder.config("spark.python.unix.domain.socket.enabled", "false")
 spark = ffq.configure(builder).getOrCreate()
-answer(conf={{name: spark.conf.get(name) for name in ffq.recommended_conf()}},
-       recommended=ffq.recommended_conf(),
+names = ["spark.sql.redaction.options.regex", *ffq.recommended_conf()]
+answer(conf={{name: spark.conf.get(name) for name in names}},
        by_environment=round_trip(spark, {roots[0]!r}),
        by_option=round_trip(spark, {roots[1]!r}, payload="arrow"))
 spark.stop()
@@ -123,8 +124,7 @@ spark.stop()
     environment = {"SPARK_CONF_DIR": str(settings), "FFQ_PAYLOAD": "ffqs"}
     answered = run([sys.executable], script, tmp_path, **environment)
     assert answered["conf"] == {
-        **answered["recommended"],
-        "spark.sql.execution.arrow.maxBytesPerBatch": "1000000",
+        "spark.sql.redaction.options.regex": f"(?i)mine|{STORAGE_NAMES}",
         "spark.python.unix.domain.socket.enabled": "false",
     }
     assert answered["by_environment"] == answered["by_option"] == WANTED
@@ -183,14 +183,14 @@ spark.stop()
 
 def test_configure_works_where_spark_submit_started_the_jvm(tmp_path: Path) -> None:
     """It is too late for a jar then; and what spark-submit was given is left alone."""
-    given = "spark.sql.execution.arrow.maxBytesPerBatch"
+    given = "spark.python.unix.domain.socket.enabled"
     root = str(tmp_path / "exchange")
     script = f"""
 spark = ffq.configure(local(SparkSession.builder)).getOrCreate()
 answer(conf={{name: spark.conf.get(name) for name in ffq.recommended_conf()}},
-       recommended=ffq.recommended_conf(), found=round_trip(spark, {root!r}))
+       found=round_trip(spark, {root!r}))
 spark.stop()
 """
-    answered = run([*spark_submit(), "--conf", f"{given}=1000000"], script, tmp_path)
+    answered = run([*spark_submit(), "--conf", f"{given}=false"], script, tmp_path)
     assert answered["found"] == WANTED
-    assert answered["conf"] == {**answered["recommended"], given: "1000000"}
+    assert answered["conf"] == {given: "false"}

@@ -31,10 +31,10 @@ private class ColumnReaders(
       private val reports = new TaskReports(PlanNote.text)
       private var rows = 0L
 
-      private val batches = PythonColumns.run(
+      private val batches = PythonColumns.runOnRow(
         reports.of(source.createPythonFunction(function)),
         UserDefinedPythonDataSource.readInputSchema,
-        Iterator.single(InternalRow(partition.asInstanceOf[PythonInputPartition].pickedPartition)),
+        InternalRow(partition.asInstanceOf[PythonInputPartition].pickedPartition),
         columns.length,
         settings,
         metrics)

@@ -69,7 +69,9 @@ private[spark] case class ExchangeScan(
       val own = new ScanSource(shared)
       val schema = request.mark(columns)
       val all = filters ++ more
-      if (all.nonEmpty) new PythonScanBuilder(own, Settings.Format, schema, options).pushFilters(all.toArray)
+      if (all.nonEmpty) Settings.withFilterPushDown {
+        new PythonScanBuilder(own, Settings.Format, schema, options).pushFilters(all.toArray)
+      }
       val found = own.getOrCreateReadInfo(Settings.Format, options, schema, false)
       PlanNote.in(found.partitions.head) match {
         case None => ScanPlan(found.func, found.partitions, None)

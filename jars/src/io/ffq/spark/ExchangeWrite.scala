@@ -9,14 +9,17 @@ import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.connector.metric.{CustomMetric, CustomTaskMetric}
 import org.apache.spark.sql.connector.write.{BatchWrite, DataWriter, DataWriterFactory, PhysicalWriteInfo, Write => SparkWrite, WriterCommitMessage}
 import org.apache.spark.sql.execution.{ColumnarRule, ColumnarToRowExec, SparkPlan, UnaryExecNode}
-import org.apache.spark.sql.execution.datasources.v2.{AppendDataExec, OverwriteByExpressionExec}
-import org.apache.spark.sql.execution.datasources.v2.python.{PythonBatchWriterFactory, PythonWriterCommitMessage}
+import org.apache.spark.sql.execution.datasources.v2.{AppendDataExec, OverwriteByExpressionExec, WriteToDataSourceV2Exec}
+import org.apache.spark.sql.execution.datasources.v2.python.{PythonBatchWriterFactory, PythonStreamingWriterFactory, PythonWriterCommitMessage}
+import org.apache.spark.sql.execution.datasources.v2.python.ffq.Internals
 import org.apache.spark.sql.execution.python.ffq.{PythonColumns, PythonSettings, TaskReports}
+import org.apache.spark.sql.execution.streaming.sources.MicroBatchWrite
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
 /**
  * Shortens the way of rows to the Python writers of an exchange: columns go there without becoming
- * rows first, and nothing is counted anew every hundred rows.
+ * rows first, rows in batches whose size costs little to know, and nothing is counted anew every
+ * hundred rows.
  */
 private object DirectWrites extends ColumnarRule {
 
@@ -31,11 +34,24 @@ private object DirectWrites extends ColumnarRule {
       case write: OverwriteByExpressionExec if isExchange(write.write) =>
         val query = direct(write.query)
         write.copy(query = query, write = new ExchangeWrite(write.write, query.isInstanceOf[BatchesExec]))
+      // Spark counts the rows that a sink has written: they stay rows.
+      case write @ WriteToDataSourceV2Exec(batch: MicroBatchWrite, _, _, _, _) if isExchange(batch) =>
+        write.copy(batchWrite = new ExchangeBatch(batch, ofSink(batch), columnar = false))
     }
   }
 
   private def isExchange(write: SparkWrite): Boolean =
     !write.isInstanceOf[ExchangeWrite] && write.toString == Settings.Format
+
+  private def isExchange(batch: MicroBatchWrite): Boolean =
+    Internals.sinkName(batch.writeSupport).contains(Settings.Format)
+
+  /** The sink's own factory, without the one around it that adds the batch's number: no Python writer asks for it. */
+  private def ofSink(batch: MicroBatchWrite)(info: PhysicalWriteInfo): DataWriterFactory =
+    batch.writeSupport.createStreamingWriterFactory(info) match {
+      case python: PythonStreamingWriterFactory => python
+      case _ => batch.createBatchWriterFactory(info)
+    }
 
   private def direct(query: SparkPlan): SparkPlan = query match {
     case ColumnarToRowExec(columns) => BatchesExec(columns)
@@ -70,23 +86,27 @@ private class ExchangeWrite(python: SparkWrite, columnar: Boolean) extends Spark
 
   override def toBatch: BatchWrite = {
     val batch = python.toBatch
-    new BatchWrite {
-
-      override def createBatchWriterFactory(info: PhysicalWriteInfo): DataWriterFactory =
-        batch.createBatchWriterFactory(info) match {
-          case factory: PythonBatchWriterFactory => new Writers(factory, PythonSettings.current(), columnar)
-          case other => other
-        }
-
-      override def useCommitCoordinator(): Boolean = batch.useCommitCoordinator()
-
-      override def onDataWriterCommit(message: WriterCommitMessage): Unit = batch.onDataWriterCommit(message)
-
-      override def commit(messages: Array[WriterCommitMessage]): Unit = batch.commit(messages)
-
-      override def abort(messages: Array[WriterCommitMessage]): Unit = batch.abort(messages)
-    }
+    new ExchangeBatch(batch, batch.createBatchWriterFactory, columnar)
   }
+}
+
+private class ExchangeBatch(batch: BatchWrite, factory: PhysicalWriteInfo => DataWriterFactory, columnar: Boolean)
+  extends BatchWrite {
+
+  override def toString: String = batch.toString
+
+  override def createBatchWriterFactory(info: PhysicalWriteInfo): DataWriterFactory = factory(info) match {
+    case python: PythonBatchWriterFactory => new Writers(python, PythonSettings.current(), columnar)
+    case other => other
+  }
+
+  override def useCommitCoordinator(): Boolean = batch.useCommitCoordinator()
+
+  override def onDataWriterCommit(message: WriterCommitMessage): Unit = batch.onDataWriterCommit(message)
+
+  override def commit(messages: Array[WriterCommitMessage]): Unit = batch.commit(messages)
+
+  override def abort(messages: Array[WriterCommitMessage]): Unit = batch.abort(messages)
 }
 
 private class Writers(python: PythonBatchWriterFactory, settings: PythonSettings, columnar: Boolean)
@@ -105,7 +125,7 @@ private class Writers(python: PythonBatchWriterFactory, settings: PythonSettings
           val batches = rows.asScala.map(_.asInstanceOf[BatchRow].batch)
           PythonColumns.runOnColumns(
             function, python.inputSchema, batches, columns = 1, settings, metrics, python.sessionUUID)
-        } else PythonColumns.run(
+        } else PythonColumns.runOnRows(
           function, python.inputSchema, rows.asScala, columns = 1, settings, metrics, python.sessionUUID)
       val found = answers.flatMap(_.rowIterator().asScala.map(_.getBinary(0))).toSeq
       if (found.length != 1) throw new IllegalStateException(s"a write task sent ${found.length} messages")

@@ -25,8 +25,8 @@ class FfqExtensions extends (SparkSessionExtensions => Unit) {
 
 /**
  * Gives every write of an exchange its query number and its initiator before it runs, so that the
- * listener knows whose tasks it sees, and adds the session's `spark.ffq.*` where the write has no
- * option of that name. Spark itself passes no conf to a Python source.
+ * listener knows whose tasks it sees, and adds what the session's `spark.ffq.*` says of writes where
+ * the write has no option of that name. Spark itself passes no conf to a Python source.
  */
 private case class StampWrites(session: SparkSession) extends Rule[LogicalPlan] {
 
@@ -55,7 +55,7 @@ private case class StampWrites(session: SparkSession) extends Rule[LogicalPlan] 
       Write.Initiator -> Settings.initiator(context.applicationId),
       "leaseSeconds" -> Settings.leaseSeconds(context.getConf).toString)
     val merged = new java.util.HashMap[String, String](options.asCaseSensitiveMap())
-    (Settings.options(session.conf.getAll) ++ own).foreach {
+    (Settings.writeOptions(session.conf.getAll) ++ own).foreach {
       case (name, value) => if (!options.containsKey(name)) merged.put(name, value)
     }
     merged

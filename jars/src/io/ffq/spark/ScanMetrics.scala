@@ -11,7 +11,6 @@ private[spark] object ScanMetrics {
     "partitions_pruned" -> "FFQ partitions pruned",
     "parts" -> "FFQ parts read",
     "parts_pruned" -> "FFQ parts pruned",
-    "stale" -> "FFQ stale attempts ignored",
     "replaced" -> "FFQ replaced steps ignored")
 
   private val OfTasks = Seq(

@@ -1,6 +1,6 @@
 package io.ffq.spark
 
-import java.util.{Properties, UUID}
+import java.util.{Locale, Properties, UUID}
 
 import scala.jdk.CollectionConverters._
 
@@ -56,9 +56,16 @@ private[spark] object Settings {
     defaults.foreach { case (name, value) => if (!refused(name)) conf.setIfMissing(name, value) }
   }
 
-  /** The declaration in `ffq_spark/conf.py`, put into the jar when it is built. */
-  private lazy val defaults: Map[String, String] = {
-    val stream = getClass.getResourceAsStream("defaults.properties")
+  /** The declaration in `ffq_spark/conf.py`. */
+  private lazy val defaults: Map[String, String] = properties("defaults.properties")
+
+  /** Every name below the prefix that Python declares, in lower case; `write` for options of writes. */
+  private lazy val declared: Map[String, String] =
+    properties("options.properties").map { case (name, use) => name.toLowerCase(Locale.ROOT) -> use }
+
+  /** Properties that were put into the jar when it was built. */
+  private def properties(name: String): Map[String, String] = {
+    val stream = getClass.getResourceAsStream(name)
     val found = new Properties
     try found.load(stream) finally stream.close()
     found.asScala.toMap
@@ -87,13 +94,30 @@ private[spark] object Settings {
   /** Whether the session lets scans tell Spark how their rows are partitioned, and answer counts. */
   def plansLayouts(): Boolean = SQLConf.get.getConfString(Prefix + "planner.enabled", "true").toBoolean
 
-  /** `spark.ffq.<name>` settings that are not the bridge's own, as options. */
-  def options(all: Iterable[(String, String)]): Map[String, String] =
-    all.collect {
-      case (name, value) if name.startsWith(Prefix) && !isBridge(name) =>
-        name.stripPrefix(Prefix) -> value
-    }.toMap
+  /**
+   * Runs something with Spark's push-down to Python sources on. In a session it would act on all of them, and Spark
+   * plans later scans of a DataFrame with the filters of the first.
+   */
+  def withFilterPushDown[T](work: => T): T = {
+    val own = SQLConf.get.clone()
+    own.setConf(SQLConf.PYTHON_FILTER_PUSHDOWN_ENABLED, true)
+    SQLConf.withExistingConf(own)(work)
+  }
 
-  private def isBridge(name: String): Boolean =
-    name == Prefix + "python" || Seq("lease.", "cleanup.", "planner.").exists(p => name.startsWith(Prefix + p))
+  /**
+   * The options that a write takes from the session's settings. Settings for reads, for the plugin and those
+   * that only a call can give are left out. A name that nothing declares stays whole: Python refuses it.
+   * Its value, which may be a secret, stays away.
+   */
+  def writeOptions(all: Iterable[(String, String)]): Map[String, String] =
+    all.collect { case (setting, value) if setting.startsWith(Prefix) =>
+      val name = setting.stripPrefix(Prefix)
+      val lower = name.toLowerCase(Locale.ROOT)
+      if (lower.startsWith("storage.")) Some(name -> value)
+      else declared.get(lower) match {
+        case Some("write") => Some(name -> value)
+        case Some(_) => None
+        case None => Some(setting -> "")
+      }
+    }.flatten.toMap
 }

@@ -12,7 +12,7 @@ import org.apache.spark.api.python.{ChainedPythonFunctions, PythonEvalType, Pyth
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow
 import org.apache.spark.sql.execution.metric.SQLMetric
-import org.apache.spark.sql.execution.python.{ArrowPythonRunner, BatchedPythonArrowInput}
+import org.apache.spark.sql.execution.python.ArrowPythonRunner
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.{StructField, StructType}
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector, ColumnarBatch}
@@ -39,20 +39,35 @@ object PythonSettings {
 /** Runs a task in Python, and gives its batches as columns, as Spark's runner receives them. */
 object PythonColumns {
 
-  /** On rows. */
-  def run(
+  /** On one row, as it is. */
+  def runOnRow(
+      function: PythonFunction,
+      inputs: StructType,
+      input: InternalRow,
+      columns: Int,
+      settings: PythonSettings,
+      metrics: Map[String, SQLMetric]): Iterator[ColumnarBatch] = {
+    // Python expects a row inside of another.
+    val rows = Iterator.single[InternalRow](new GenericInternalRow(Array[Any](input)))
+    answers(new Runner(function, inputs, settings, metrics, None), Iterator.single(rows), columns)
+  }
+
+  /** On rows, in batches of bounded size. */
+  def runOnRows(
       function: PythonFunction,
       inputs: StructType,
       input: Iterator[InternalRow],
       columns: Int,
       settings: PythonSettings,
       metrics: Map[String, SQLMetric],
-      session: Option[String] = None): Iterator[ColumnarBatch] = {
-    // Python expects each row inside of another; the runner is done with one before it takes the next.
-    val outer = new GenericInternalRow(1)
-    val rows = input.map { row => outer.update(0, row); outer }
-    val runner = new Runner(function, inputs, settings, metrics, session) with BatchedPythonArrowInput
-    answers(runner, Iterator.single(rows), columns)
+      session: Option[String]): Iterator[ColumnarBatch] = {
+    val runner = new BatchRunner(function, inputs, settings, metrics, session) {
+
+      private lazy val batches = new RowBatches(inputs, arrowWriter)
+
+      override protected def fill(): Boolean = batches.next(input)
+    }
+    answers(runner, Iterator.empty, columns)
   }
 
   /** On columns, which stay columns. */
@@ -64,22 +79,11 @@ object PythonColumns {
       settings: PythonSettings,
       metrics: Map[String, SQLMetric],
       session: Option[String]): Iterator[ColumnarBatch] = {
-    val runner = new Runner(function, inputs, settings, metrics, session) {
+    val runner = new BatchRunner(function, inputs, settings, metrics, session) {
 
       private lazy val batches = new ColumnBatches(root, inputs, input)
 
-      override protected def writeNextBatchToArrowStream(
-          root: VectorSchemaRoot,
-          writer: ArrowStreamWriter,
-          out: DataOutputStream,
-          ignored: Iterator[Iterator[InternalRow]]): Boolean = {
-        val more = batches.next()
-        if (more) {
-          writer.writeBatch()
-          pythonMetrics("pythonDataSent") += root.getFieldVectors.asScala.map(_.getBufferSize.toLong).sum
-        } else close()
-        more
-      }
+      override protected def fill(): Boolean = batches.next()
     }
     answers(runner, Iterator.empty, columns)
   }
@@ -94,24 +98,50 @@ object PythonColumns {
       new ColumnarBatch(vectors, batch.numRows())
     }
   }
+}
 
-  private class Runner(
-      function: PythonFunction,
-      inputs: StructType,
-      settings: PythonSettings,
-      metrics: Map[String, SQLMetric],
-      session: Option[String])
-    extends ArrowPythonRunner(
-      Seq((ChainedPythonFunctions(Seq(function)), 0L)),
-      PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
-      Array(Array(0)),
-      StructType(Array(StructField("struct", inputs))),
-      settings.timeZone,
-      settings.largeVarTypes,
-      settings.runner,
-      metrics,
-      settings.artifacts,
-      session)
+private class Runner(
+    function: PythonFunction,
+    inputs: StructType,
+    settings: PythonSettings,
+    metrics: Map[String, SQLMetric],
+    session: Option[String])
+  extends ArrowPythonRunner(
+    Seq((ChainedPythonFunctions(Seq(function)), 0L)),
+    PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
+    Array(Array(0)),
+    StructType(Array(StructField("struct", inputs))),
+    settings.timeZone,
+    settings.largeVarTypes,
+    settings.runner,
+    metrics,
+    settings.artifacts,
+    session)
+
+/** A runner whose batches are filled from elsewhere than Spark's iterator of rows. */
+private abstract class BatchRunner(
+    function: PythonFunction,
+    inputs: StructType,
+    settings: PythonSettings,
+    metrics: Map[String, SQLMetric],
+    session: Option[String])
+  extends Runner(function, inputs, settings, metrics, session) {
+
+  /** Fill the root with the next batch; false if there is none. */
+  protected def fill(): Boolean
+
+  override protected def writeNextBatchToArrowStream(
+      root: VectorSchemaRoot,
+      writer: ArrowStreamWriter,
+      out: DataOutputStream,
+      ignored: Iterator[Iterator[InternalRow]]): Boolean = {
+    val more = fill()
+    if (more) {
+      writer.writeBatch()
+      pythonMetrics("pythonDataSent") += root.getFieldVectors.asScala.map(_.getBufferSize.toLong).sum
+    } else close()
+    more
+  }
 }
 
 /** A column whose memory is the runner's: it loads the next batch into it, and frees it at the end. */

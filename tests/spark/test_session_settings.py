@@ -1,0 +1,143 @@
+"""Settings in a user's session: each acts where it is declared to, and on nothing else."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from spark_rows import failure, read, rows, write
+from test_options import DECLARED, VALUES
+
+import ffq_spark as ffq
+from ffq_spark.conf import jar_path
+from ffq_spark.errors import UnknownOption
+from ffq_spark.options import (
+    PLUGIN_SETTINGS,
+    ReadOptions,
+    WriteOptions,
+    session_options,
+    unknown_settings,
+)
+
+pytestmark = pytest.mark.spark
+
+KEYED = {"keys": "k", "partitions": 4}
+# The application's, which say nothing in a session but for the last; right values all the same.
+PLUGIN = dict(zip(PLUGIN_SETTINGS, ["python3", "20", "false", "1h", "1d", "true"], strict=True))
+
+
+def declared(kind: str, *, per_call: bool) -> dict[str, str]:
+    """The options of a kind with a right value each."""
+    found = [field.metadata for (purpose, _), (_, field) in DECLARED.items() if purpose == kind]
+    return {
+        one["name"]: VALUES[kind, one["name"]][0] for one in found if one["per_call"] == per_call
+    }
+
+
+READS = declared("read", per_call=False)
+WRITES = declared("write", per_call=False)
+CALLS = {**declared("serve", per_call=True), **declared("read", per_call=True)}
+CALLS |= declared("write", per_call=True)
+SERVES = declared("serve", per_call=False)
+
+
+@pytest.fixture
+def session(spark: Any) -> Iterator[Any]:
+    """A session of its own, whose writes find the source."""
+    new = spark.newSession()
+    jvm = spark._jvm.org.apache.spark.sql.classic.SparkSession
+    jvm.setActiveSession(new._jsparkSession)
+    yield new
+    jvm.setActiveSession(spark._jsparkSession)
+
+
+def settle(session: Any, *several: dict[str, str]) -> None:
+    for settings in several:
+        for name, value in settings.items():
+            session.conf.set(f"spark.ffq.{name}", value)
+
+
+def frame(spark: Any) -> Any:
+    return spark.range(0, 100, 1, 2).selectExpr("id", "id % 17 AS k")
+
+
+def stream(session: Any, source: str, target: str, place: Path) -> None:
+    """Follow one exchange into another until its end."""
+    steps = session.readStream.format("ffqshuffle").load(source)
+    writer = steps.writeStream.format("ffqshuffle").options(**KEYED)
+    writer = writer.option("checkpointLocation", str(place)).trigger(availableNow=True)
+    writer.start(target).awaitTermination()
+
+
+def test_a_session_may_hold_every_declared_option(
+    session: Any, new_root: Any, tmp_path: Path
+) -> None:
+    """Writes, reads and streams take what is theirs; what describes one call counts nowhere."""
+    settle(session, CALLS, SERVES, PLUGIN, READS, WRITES)
+    keyed, plain, followed = new_root(), new_root(), new_root()
+    write(frame(session), keyed, **KEYED)
+    ffq.register(session)
+    write(frame(session), plain)
+    stream(session, keyed, followed, tmp_path / "checkpoint")
+    for root, partitions in ((keyed, 4), (plain, 1), (followed, 4)):
+        exchange = ffq.Exchange(root)
+        assert exchange.info().partitions == partitions
+        assert not any("part-" in file for file in exchange.parts()["file"].to_pylist())
+    assert rows(read(session, followed)) == rows(frame(session))
+
+
+@pytest.fixture(scope="module")
+def jar_options() -> dict[str, str]:
+    with zipfile.ZipFile(jar_path()) as jar:
+        lines = jar.read("io/ffq/spark/options.properties").decode().splitlines()
+    return dict(line.split("=", 1) for line in lines)
+
+
+@pytest.mark.parametrize("name", sorted({name for _, name in DECLARED}))
+def test_each_option_counts_from_a_session_where_it_is_declared(
+    jar_options: dict[str, str], name: str
+) -> None:
+    """In what the jar passes on, and in what Python takes from a registered session."""
+    setting = f"spark.ffq.{name}"
+    assert unknown_settings([setting, setting.lower()]) == {}
+    assert jar_options[name] == ("write" if name in session_options(WriteOptions) else "")
+    for purpose, kind in (("read", ReadOptions), ("write", WriteOptions)):
+        text, value, _ = VALUES.get((purpose, name), ("any", None, ()))
+        found = kind.resolve({}, {setting: text}, {})
+        if name in session_options(kind):
+            (field,) = (f.name for f in kind.declared() if f.metadata["name"] == name)
+            assert getattr(found, field) == value
+        else:
+            assert found == kind.resolve({}, {}, {})
+
+
+def test_the_plugins_own_settings_are_declared(jar_options: dict[str, str]) -> None:
+    sources = Path(__file__).parents[2].joinpath("jars", "src").rglob("*.scala")
+    used = {
+        name for file in sources for name in re.findall(r'Prefix \+ "([^"]+)"', file.read_text())
+    }
+    assert used == set(PLUGIN_SETTINGS)
+    assert {name: jar_options[name] for name in used} == dict.fromkeys(used, "")
+
+
+def test_a_misspelt_setting_is_refused_by_its_full_name(session: Any, root: str) -> None:
+    """By writes of the plugin and by `register`; its value, perhaps a secret, is not repeated."""
+    settle(session, {"verfy": "hidden"})
+    message = failure(lambda: write(frame(session), root, **KEYED))
+    with pytest.raises(UnknownOption) as caught:
+        ffq.register(session)
+    for text in (message, str(caught.value)):
+        assert "FFQ_UNKNOWN_OPTION" in text
+        assert "spark.ffq.verfy; did you mean spark.ffq.verify?" in text
+        assert "hidden" not in text
+    assert not Path(root).exists()
+
+
+def test_a_setting_is_no_option_of_a_call(session: Any, root: str) -> None:
+    for name in ("spark.ffq.partitions", "spark.ffq.compression"):
+        message = failure(lambda name=name: write(frame(session), root, **KEYED, **{name: "2"}))
+        assert f"FFQ_UNKNOWN_OPTION] write has no option {name}" in message
