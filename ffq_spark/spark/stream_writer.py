@@ -16,7 +16,6 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from ffq_spark.errors import BadCommit, FfqError, NoOffsets
-from ffq_spark.exchange.cancel import end_unfinished
 from ffq_spark.exchange.job import WriteJob
 from ffq_spark.exchange.ledger import AttemptOutput, Ledger
 from ffq_spark.exchange.lineage import batch_offsets
@@ -27,6 +26,7 @@ from ffq_spark.format.records import Offsets, QueryRecord
 from ffq_spark.options import WriteOptions
 from ffq_spark.spark.worker import freeze_heap
 from ffq_spark.spark.writer import (
+    abort_query,
     all_messages,
     committed_is_success,
     refuse_canceled,
@@ -109,4 +109,4 @@ class ExchangeStreamWriter(DataSourceStreamArrowWriter):
             f"Spark aborted batch {batch_id}; {len(done)} of {len(messages)} tasks had finished"
         )
         for query in {message.query.query for message in done}:
-            end_unfinished(self._store, query, reason)
+            abort_query(self._store, query, reason)

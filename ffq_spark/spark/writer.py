@@ -15,10 +15,11 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from ffq_spark.errors import AlreadyCommitted, BadCommit, Canceled, CommittedUnconfirmed
 from ffq_spark.exchange.cancel import end_unfinished, read_cancel
 from ffq_spark.exchange.job import WriteJob
-from ffq_spark.exchange.ledger import AttemptOutput
+from ffq_spark.exchange.ledger import AttemptOutput, Ledger
 from ffq_spark.exchange.write import batch_delivery, commit_write
 from ffq_spark.exchange.writer import write_attempt
 from ffq_spark.format.layout import spark_attempt
+from ffq_spark.format.records import Outcome
 from ffq_spark.options import WriteOptions
 from ffq_spark.spark.worker import freeze_heap
 from ffq_spark.store import Store
@@ -53,6 +54,17 @@ def committed_is_success() -> Iterator[None]:
         yield
     except (AlreadyCommitted, CommittedUnconfirmed) as error:
         logger.warning("%s", error)
+
+
+def abort_query(store: Store, query: int, reason: str) -> None:
+    """End a query that Spark gives up, or say that it is committed all the same.
+
+    A commit may die after the outcome, with its process; Spark shows this error beside its own.
+    """
+    ended = end_unfinished(store, query, reason)
+    if ended.outcome is Outcome.COMMITTED:
+        Ledger(store).confirm(ended)
+        raise AlreadyCommitted(f"query {query} was committed before Spark aborted it")
 
 
 def streaming_query(task: TaskContext) -> str:
@@ -101,4 +113,4 @@ class ExchangeWriter(DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         done = sum(message is not None for message in messages)
         reason = f"Spark aborted the write; {done} of {len(messages)} tasks had finished"
-        end_unfinished(self._store, self._job.query.query, reason)
+        abort_query(self._store, self._job.query.query, reason)

@@ -70,3 +70,36 @@ def test_a_micro_batch_succeeds_once_it_is_committed(
     assert proxy.struck()["403"]
     run(5, 6)
     assert sorted(exchange.read().read_all()["k"].to_pylist()) == [1, 2, 3, 4, 5, 6]
+
+
+def dying_source() -> type:
+    """The source, with commits that lose their process after they are done."""
+    import os
+
+    from ffq_spark.spark.source import FfqShuffleSource
+
+    class DyingSource(FfqShuffleSource):
+        def writer(self, schema: Any, overwrite: bool) -> Any:
+            writer = super().writer(schema, overwrite)
+            kind = type(writer)
+
+            class DyingWriter(kind):  # type: ignore[misc, valid-type]
+                def commit(self, messages: list[Any]) -> None:
+                    super().commit(messages)
+                    os._exit(1)
+
+            writer.__class__ = DyingWriter
+            return writer
+
+    return DyingSource
+
+
+def test_a_commit_that_dies_after_the_outcome_is_told_beside_sparks_error(
+    spark: Any, root: str
+) -> None:
+    session = spark.newSession()
+    session.dataSource.register(dying_source())
+    with pytest.raises(Exception) as failed:
+        write(session.range(20).withColumnRenamed("id", "k"), root, keys="k", partitions=2)
+    assert "FFQ_ALREADY_COMMITTED" in str(failed.value)
+    assert ffq.Exchange(root).read().read_all().num_rows == 20
