@@ -60,9 +60,10 @@ TUNED = (
         name="spark.sql.python.filterPushdown.enabled",
         value="true",
         default="false",
-        reason="Filters reach the source: equality on keys opens one partition, ranges skip parts.",
-        cost="every filtered read opens every part of the exchange: with N partitions up to N "
-        "times the bytes for the rows of one key",
+        reason="Lets `pruneByFilters` prune without the plugin, whose scans need no setting: "
+        "equality on keys opens one partition, ranges skip parts.",
+        cost="without the plugin every filtered read opens every part of the exchange: with N "
+        "partitions up to N times the bytes for the rows of one key",
     ),
 )
 
