@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 
 from ffq_spark.exchange.pruning import Predicate
 
-_EXACT_SINCE = datetime(1900, 1, 1, tzinfo=timezone.utc)
+EXACT_SINCE = datetime(1900, 1, 1, tzinfo=timezone.utc)
 _RANGES: dict[type[Filter], str] = {
     LessThan: "<",
     LessThanOrEqual: "<=",
@@ -53,9 +53,9 @@ def _may_differ(value: Any) -> bool:
     [True, False, True, False]
     """
     if isinstance(value, datetime):
-        return value.tzinfo is not None and value < _EXACT_SINCE
+        return value.tzinfo is not None and value < EXACT_SINCE
     if isinstance(value, date):
-        return value < _EXACT_SINCE.date()
+        return value < EXACT_SINCE.date()
     return isinstance(value, str) and "\ufffd" in value
 
 

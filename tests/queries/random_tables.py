@@ -85,10 +85,12 @@ RELATED: dict[str, list[str]] = {
     "date": ["TIMESTAMP'1582-10-10 00:00:00'", "TIMESTAMP'2024-02-29 00:00:01'"],
 }
 NAMES = [
-    *("k", "K", "v", "a.b", "a`b", "it's", 'say "x"', "two words", "日本", "", " ", "\\", "%s"),
-    *("k + 1", "count(1)", "1", "s.a", "min(k)", "NULL", "ABS(k)", "*", "k AS v", "{k}", "a\nb"),
+    *("k", "K", "v", "a.b", "a`b", "it's", 'say "x"', "two words", "日本", " ", " k", "\\", "%s"),
+    *("k + 1", "count(1)", "1", "min(k)", "NULL", "ABS(k)", "*", "k AS v", "{k}", "a\nb"),
 ]
+OF_K = [(f"{of}({what})", "int") for of in ("MIN", "MAX") for what in ("1", "k + 1", "ABS(k)", "k")]
 ORDERED = [kind for kind in VALUES if not kind.startswith("map")]
+EDGY = ["date", "timestamp", "string", "double", "timestamp_ntz"]
 KEYS = [kind for kind in ORDERED if kind.partition("<")[0] not in ("struct", "array")]
 # Columns whose strings are no text get no statistics for now.
 INVALID_STRINGS_HAVE_STATISTICS = False
@@ -109,18 +111,41 @@ class Column:
 
 
 class RandomTable:
-    """Columns, rows and write options, all from one seed."""
+    """Columns, rows and write options, all from one seed.
+
+    A column `k` of small integers is always there, for names that look like expressions of it.
+    """
 
     def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)
-        chosen = self.random.sample(sorted(VALUES), self.random.randint(3, 6))
-        names = self.random.sample([name for name in NAMES if name], len(chosen))
-        self.columns = [Column(n, k) for n, k in zip(names, chosen, strict=True)]
+        self.random = pick = random.Random(seed)
+        edgy = pick.sample(EDGY, pick.randint(1, 2))
+        kinds = edgy + pick.sample(sorted(set(VALUES) - set(edgy)), pick.randint(1, 3))
+        names = ["s" if kind.startswith("struct") else "" for kind in kinds]
+        others = pick.sample([name for name in NAMES if name not in ("k", "s")], len(kinds))
+        named = [name or other for name, other in zip(names, others, strict=True)]
+        self.columns = [Column(n, k) for n, k in zip(named, kinds, strict=True)]
+        if "s" in names:
+            self.columns.append(Column("s.a", "int"))
+        self.columns.append(Column("k", "int"))
+        # Few values of each column, so that filters meet rows.
+        self.values = {
+            c: pick.sample(VALUES[c.kind], min(7, len(VALUES[c.kind]))) for c in self.columns
+        }
+        self.values[self.columns[-1]] = ["-5", "0", "5", "7"]
+        self.keys = self._keys(edgy)
 
-    def values(self) -> str:
+    def _keys(self, edgy: list[str]) -> list[Column]:
+        # Options take names between commas, without spaces around them.
+        fit = [c for c in self.columns if c.kind in KEYS and c.name.strip() == c.name]
+        best = [c for c in fit if c.kind in edgy]
+        first = self.random.choice(best if best and self.random.random() < 0.7 else fit)
+        second = self.random.choice([c for c in fit if c != first] or [first])
+        return [first] if second == first or self.random.random() < 0.7 else [first, second]
+
+    def rows(self) -> str:
         """The rows as SQL, with a column `id` that numbers them."""
         rows = [
-            f"({number}L, {', '.join(self._value(c.kind) for c in self.columns)})"
+            f"({number}L, {', '.join(self._value(c) for c in self.columns)})"
             for number in range(self.random.choice([1, 12, 40, 40]))
         ]
         columns = ", ".join(
@@ -129,23 +154,22 @@ class RandomTable:
         names = ", ".join(f"c{i}" for i in range(len(self.columns)))
         return f"SELECT id, {columns} FROM VALUES {', '.join(rows)} AS t(id, {names})"
 
-    def _value(self, kind: str) -> str:
-        return "NULL" if self.random.random() < 0.15 else self.random.choice(VALUES[kind])
+    def _value(self, column: Column) -> str:
+        return "NULL" if self.random.random() < 0.15 else self.random.choice(self.values[column])
 
     def options(self) -> dict[str, Any]:
         pick = self.random
-        keys = [c.name for c in self.columns if c.kind in KEYS and "," not in c.name] or ["id"]
         statistics = pick.choice(["all", "all", "auto", "none"])
         has_strings = any(c.kind == "string" for c in self.columns)
         if statistics == "all" and has_strings and not INVALID_STRINGS_HAVE_STATISTICS:
             statistics = "auto"
         found = {
-            "keys": ",".join(pick.sample(keys, min(len(keys), pick.choice([1, 1, 2])))),
-            "partitions": pick.choice([1, 3, 16]),
+            "keys": ",".join(key.name for key in self.keys),
+            "partitions": pick.choice([1, 3, 16, 16]),
             "statistics": statistics,
             "layout": pick.choice(["parts", "packed"]),
         }
-        return {**found, **({"sortBy": pick.choice(keys)} if pick.random() < 0.3 else {})}
+        return {**found, **({"sortBy": self.keys[0].name} if pick.random() < 0.3 else {})}
 
     def filters(self, count: int) -> list[str]:
         return [self._filter(self.random.choice([0, 0, 1, 2])) for _ in range(count)]
@@ -155,7 +179,7 @@ class RandomTable:
             left, right = self._filter(depth - 1), self._filter(depth - 1)
             joined = self.random.choice(["({}) AND ({})", "({}) OR ({})", "NOT (({}) AND ({}))"])
             return joined.format(left, right)
-        column = self.random.choice(self.columns)
+        column = self.random.choice([*self.columns, *self.keys, *self.keys])
         if column.kind.startswith("map"):
             return f"{column.sql}['a'] = 1"
         if column.kind.startswith("struct") and self.random.random() < 0.5:
@@ -164,7 +188,7 @@ class RandomTable:
 
     def _leaf(self, column: Column) -> str:
         pick, name = self.random, column.sql
-        literals = VALUES[column.kind]
+        literals = self.values[column]
         if pick.random() < 0.2:
             literals = RELATED.get(column.kind, literals)
         op = pick.choice(["=", "=", "<=>", "<", "<=", ">", ">=", "!="])
@@ -200,6 +224,8 @@ class RandomTable:
     def _function(self) -> tuple[str, str]:
         """An aggregate and its type."""
         pick = self.random
+        if pick.random() < 0.25:
+            return pick.choice(OF_K)
         column = pick.choice(self.columns)
         name, kind = column.sql, column.kind
         found = [("COUNT(*)", "bigint"), (f"COUNT({name})", "bigint")]
@@ -210,7 +236,6 @@ class RandomTable:
             found += [(f"COUNT(DISTINCT {name})", "bigint")]
         if kind.endswith("int"):
             found += [(f"SUM(CAST({name} AS DECIMAL(38,0)))", "decimal(38,0)")]
-            found += [(f"MAX({name} % 3)", "int"), ("MIN(1)", "int")]
         return pick.choice(found)
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
-from spark_rows import failure, read, rows, write
+from spark_rows import bare_source, failure, read, rows, write
 from stored_parts import stored_parts
 
 from ffq_spark import Exchange
+from ffq_spark.spark.filters import EXACT_SINCE
 
 pytestmark = pytest.mark.spark
 
@@ -338,3 +340,31 @@ def test_filters_by_strings_that_are_no_text(spark: Any, root: str) -> None:
     exchange = read(spark, root)
     for condition in ("s = CAST(X'FF' AS STRING)", "s > CAST(X'F0' AS STRING)"):
         assert numbers(exchange.where(condition)) == numbers(frame.where(condition)), condition
+
+
+@pytest.mark.parametrize("key", ["d", "t"])
+def test_without_the_plugin_old_days_do_not_prune(
+    spark: Any, old_days: Any, root: str, key: str
+) -> None:
+    """Spark gives the source Java's values there, which may be of other days."""
+    write(old_days, root, keys=key, partitions=16)
+    bare = bare_source(spark)
+    for condition in [c for c in OLD_FILTERS if c[0] == key and "1582-10-15" not in c][::2]:
+        found = spark.read.format(bare).option("pruneByFilters", "true").load(root)
+        assert numbers(found.where(condition)) == numbers(old_days.where(condition)), condition
+
+
+def test_without_the_plugin_filters_prune_if_asked_to(spark: Any, frame: Any, root: str) -> None:
+    """By values that Java's types have, and by no others."""
+    write(frame, root, keys="day", partitions=16, statistics="none")
+    keep_only(root, frame.selectExpr("PMOD(HASH(DATE'2020-01-06'), 16) AS p").first().p)
+    bare = bare_source(spark)
+    exchange = spark.read.format(bare).option("pruneByFilters", "true").load(root)
+    assert numbers(exchange.where("day = DATE'2020-01-06'")) == [5]
+    switch = spark._jvm.org.apache.spark.sql.catalyst.util.RebaseDateTime.lastSwitchGregorianTs()
+    assert datetime.fromtimestamp(switch // 10**6, timezone.utc) <= EXACT_SINCE
+    invalid = root + ".strings"
+    strings = spark.range(40).selectExpr("CAST(UNHEX(HEX(id + 220)) AS STRING) AS s", "id AS v")
+    write(strings, invalid, keys="s", partitions=16, statistics="none")
+    exchange = spark.read.format(bare).option("pruneByFilters", "true").load(invalid)
+    assert numbers(exchange.where("s = CAST(X'FF' AS STRING)")) == [35]
