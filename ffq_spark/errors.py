@@ -140,7 +140,7 @@ class Forbidden(FfqConfigError):
 
 
 class ExchangeMismatch(FfqPlanningError):
-    """A write disagrees with the exchange about keys, partitions, hash or schema."""
+    """A write, or a read's schema, does not fit the exchange's keys, partitions, hash or schema."""
 
     code = "FFQ_EXCHANGE_MISMATCH"
     remedy = "Write with the exchange's own settings, or to a new root"

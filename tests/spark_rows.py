@@ -75,3 +75,16 @@ def decided(root: str) -> list[str]:
 
 def part_files(root: str) -> list[str]:
     return [name for name in files(root, "shuffle") if name.endswith(".ipc")]
+
+
+def bare_source(spark: Any) -> str:
+    """Register the source under a name that the plugin does not know: plain Spark reads it."""
+    from ffq_spark.spark.source import FfqShuffleSource
+
+    class BareSource(FfqShuffleSource):
+        @classmethod
+        def name(cls) -> str:
+            return "ffqbare"
+
+    spark.dataSource.register(BareSource)
+    return "ffqbare"

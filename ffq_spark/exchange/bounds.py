@@ -46,7 +46,11 @@ def _of_table(table: pa.Table, name: str) -> Bounds | None:
     if low.null_count or high.null_count or _has_zero(low) or _has_zero(high):
         return None
     total = pc.sum(nulls).as_py()
-    return Bounds(pc.min(low).as_py(), pc.max(high).as_py(), total)
+    try:
+        return Bounds(pc.min(low).as_py(), pc.max(high).as_py(), total)
+    except UnicodeDecodeError:
+        # A string of Spark may be any bytes, one of Python may not.
+        return None
 
 
 def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:

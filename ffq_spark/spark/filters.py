@@ -1,8 +1,14 @@
-"""Spark's pushed filters as predicates. They only prune: Spark applies every filter again."""
+"""Filters that Spark itself pushes, as predicates: without the plugin, with `pruneByFilters`.
+
+They only prune: Spark applies every filter again. Their values have been Java's, which may have
+changed them; see `_may_differ`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import date, datetime, timezone
+from typing import Any
 
 from pyspark.sql.datasource import (
     EqualNullSafe,
@@ -18,6 +24,7 @@ from pyspark.sql.datasource import (
 
 from ffq_spark.exchange.pruning import Predicate
 
+EXACT_SINCE = datetime(1900, 1, 1, tzinfo=timezone.utc)
 _RANGES: dict[type[Filter], str] = {
     LessThan: "<",
     LessThanOrEqual: "<=",
@@ -33,7 +40,23 @@ def predicates(filters: Iterable[Filter]) -> list[Predicate]:
     [Predicate(column='k', op='in', values=(3,)), Predicate(column='v', op='>', values=(1.5,))]
     """
     found = (_predicate(filter) for filter in filters)
-    return [predicate for predicate in found if predicate is not None]
+    return [p for p in found if p is not None and not any(map(_may_differ, p.values))]
+
+
+def _may_differ(value: Any) -> bool:
+    """Whether the query may have named another value, which Java's old types turned into this one.
+
+    They lack the days from 1582-10-05 to -14, count times before 1900 by other offsets, and put
+    U+FFFD in the place of bytes that are no UTF-8.
+
+    >>> [_may_differ(value) for value in (date(1582, 10, 15), date(2026, 1, 1), "\ufffd", "x")]
+    [True, False, True, False]
+    """
+    if isinstance(value, datetime):
+        return value.tzinfo is not None and value < EXACT_SINCE
+    if isinstance(value, date):
+        return value < EXACT_SINCE.date()
+    return isinstance(value, str) and "\ufffd" in value
 
 
 def _predicate(filter: Filter) -> Predicate | None:

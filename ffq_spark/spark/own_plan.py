@@ -15,10 +15,10 @@ from pyspark.sql.types import StructType
 from ffq_spark.errors import Unsupported
 from ffq_spark.exchange.bounds import bounds
 from ffq_spark.exchange.placement import placed_by, sorted_by
-from ffq_spark.exchange.pruning import Predicate
 from ffq_spark.exchange.snapshot import Snapshot
 from ffq_spark.exchange.tasks import partition_tasks, read_tasks
 from ffq_spark.options import ReadOptions
+from ffq_spark.spark.conditions import decode_conditions
 from ffq_spark.spark.plan_note import PlanNote, PlanRequest, place_mark
 from ffq_spark.spark.read_task import ReadTask, chosen_parts, needed_of
 from ffq_spark.spark.types import spark_arrow_schema, spark_schema
@@ -28,11 +28,12 @@ def own_plan(
     snapshot: Snapshot,
     options: ReadOptions,
     schema: StructType,
-    predicates: Sequence[Predicate],
     request: PlanRequest,
 ) -> list[InputPartition]:
     """What `request` asks for. A plan by partitions has one task for each, in their order."""
-    parts = needed_of(chosen_parts(snapshot, options, schema, predicates), snapshot, schema)
+    predicates = decode_conditions(request.filters, snapshot.exchange)
+    chosen = chosen_parts(snapshot, options, schema, predicates)
+    parts = needed_of(chosen, snapshot, schema)
     keys = _spark_keys(snapshot)
     order = sorted_by(snapshot, options)
     exchange = snapshot.exchange.encode()

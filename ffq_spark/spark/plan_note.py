@@ -1,13 +1,14 @@
 """What the plugin asks of a plan, and the note about itself that a plan gives back.
 
 Spark shows a Python source the columns it wants and takes a list of pickled tasks. The request
-travels as metadata of the columns. The note is the first task of the list: a pickle holds bytes as
-they are, so the JVM finds it between two marks, and nothing has to be unpickled there.
+travels as metadata of the first column. The note is the first task of the list: a pickle holds
+bytes as they are, so the JVM finds it between two marks, and nothing has to be unpickled there.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,15 +35,17 @@ class PlanRequest:
     """Columns whose least and greatest value the note shall tell."""
     report: bool = False
     """Whether tasks shall tell what they asked of storage."""
+    filters: tuple[Mapping[str, Any], ...] = ()
+    """Conditions that all rows which are needed meet, as `conditions.py` decodes them."""
 
 
 def requested(schema: StructType) -> PlanRequest | None:
-    """What the plugin asks for, by the mark that it puts on the columns; None without the plugin.
+    """What the plugin asks for, by the mark on the first column; None without the plugin.
 
     >>> from pyspark.sql.types import LongType, StructField
-    >>> mark = {"ffq.plan": '{"partitions": 8, "order": ["k"], "bounds": [], "report": false}'}
-    >>> requested(StructType([StructField("k", LongType(), True, mark)]))
-    PlanRequest(partitions=8, order=('k',), bounds=(), report=False)
+    >>> text = '{"partitions": 8, "order": ["k"], "bounds": [], "report": false, "filters": []}'
+    >>> requested(StructType([StructField("k", LongType(), True, {"ffq.plan": text})]))
+    PlanRequest(partitions=8, order=('k',), bounds=(), report=False, filters=())
     """
     for field in schema.fields:
         if _REQUEST in field.metadata:
@@ -52,6 +55,7 @@ def requested(schema: StructType) -> PlanRequest | None:
                 tuple(document["order"]),
                 tuple(document["bounds"]),
                 bool(document["report"]),
+                tuple(document["filters"]),
             )
     return None
 

@@ -21,6 +21,7 @@ from ffq_spark.format import layout
 from ffq_spark.format.conform import conform
 from ffq_spark.format.records import ExchangeRecord
 from ffq_spark.options import ReadOptions
+from ffq_spark.spark.nulls import refuse_nulls
 from ffq_spark.spark.plan_note import report
 from ffq_spark.spark.types import (
     output_columns,
@@ -155,7 +156,7 @@ def read_task(
     )
     try:
         for batch in sort_rows(batches, task.sort_by) if task.sort_by else batches:
-            yield conform(batch, wanted)
+            yield refuse_nulls(conform(batch, wanted))
         if task.reports:
             report(totals)
     finally:

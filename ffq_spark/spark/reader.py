@@ -35,7 +35,7 @@ class ExchangeReader(DataSourceReader):
         request = requested(self._schema)
         if request is None:
             return plan_tasks(snapshot, self._options, self._schema, self._predicates)
-        return own_plan(snapshot, self._options, self._schema, self._predicates, request)
+        return own_plan(snapshot, self._options, self._schema, request)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, ReadTask)
@@ -43,7 +43,7 @@ class ExchangeReader(DataSourceReader):
 
 
 class PushingReader(ExchangeReader):
-    """The reader where Spark pushes filters: it uses them to prune and leaves them all to Spark."""
+    """The reader where Spark itself pushes filters: they prune, and all are applied again by it."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         self._predicates = predicates(filters)

@@ -25,7 +25,6 @@ from ffq_spark.options import (
     refuse_unknown_settings,
     storage_options,
 )
-from ffq_spark.spark.plan_note import requested
 from ffq_spark.spark.reader import ExchangeReader, PushingReader
 from ffq_spark.spark.stream_writer import ExchangeStreamWriter
 from ffq_spark.spark.types import exchange_schema, output_columns, spark_schema
@@ -69,8 +68,7 @@ class FfqShuffleSource(DataSource):
     def reader(self, schema: StructType) -> ExchangeReader:
         options = self._read_options()
         # Spark's own scans of a DataFrame share the first one's plan, so pruning must be asked for.
-        own = requested(schema) is not None
-        prunes = pushes_filters() and (options.prune_by_filters or own)
+        prunes = options.prune_by_filters and pushes_filters()
         kind = PushingReader if prunes else ExchangeReader
         return kind(self.store(), options, schema, self._newest)
 

@@ -227,3 +227,37 @@ def test_a_query_of_few_columns_reads_few_bytes(
         found.append(sum(metrics["ffq_bytes"] for metrics in scan_metrics(query)))
     assert 0.1 < found[1] / found[0] < 0.13
     assert 0.1 < found[2] / found[0] < 0.13
+
+
+def test_a_name_that_looks_like_an_expression_answers_for_itself_alone(
+    spark: Any, tmp_path: Path
+) -> None:
+    """Nested fields, literals and expressions beside columns whose names are their text."""
+    names = ["s.a", "1", "k + 1", "ABS(k)", "abs(k)", "count(1)", "s", "CAST(k AS INT)", "k"]
+    wide = spark.range(4).selectExpr(
+        "id AS k",
+        "NAMED_STRUCT('a', id) AS st",
+        *(f"id + {100 * place} AS `{name}`" for place, name in enumerate(names[:5], 1)),
+        "id + 600 AS `st.a`",
+        "id + 700 AS `count(1)`",
+        "id + 800 AS `CAST(k AS INT)`",
+    )
+    root = str(tmp_path / "root")
+    asked = [
+        f"{of}({what}) AS c{number}"
+        for number, (of, what) in enumerate(
+            (of, what)
+            for of in ("MIN", "MAX", "COUNT")
+            for what in (
+                *("st.a", "1", "k + 1", "ABS(k)", "CAST(k AS INT)", "COALESCE(k, 1)"),
+                *(f"`{name}`" for name in wide.columns if name != "st"),
+            )
+        )
+    ]
+    with conf(spark, spark_sql_caseSensitive="true"):
+        write(wide, root, keys="k", partitions=2)
+        exchange = read(spark, root)
+        for one in asked:
+            assert rows(exchange.selectExpr(one)) == rows(wide.selectExpr(one)), one
+        answer = Answer(exchange.selectExpr("MIN(`st.a`)", "MAX(`k + 1`)", "COUNT(`1`)"))
+    assert (answer.rows, answer.count("FfqScan")) == (["(600, 303, 4)"], 0)

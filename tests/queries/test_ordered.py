@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import Window
 from pyspark.sql import functions as f
-from query_plans import Answer, conf
+from query_plans import Answer, conf, scan_metrics
 from spark_rows import read, rows, write
 
 pytestmark = pytest.mark.spark
@@ -174,3 +174,20 @@ def test_tasks_that_end_early_keep_their_python_workers(spark: Any, tables: dict
         seen.append(python_workers(spark))
     assert seen[0]
     assert any(after <= before for before, after in pairwise(seen)), seen
+
+
+def test_columns_may_be_spelled_in_another_case(spark: Any, tmp_path: Path) -> None:
+    """Where the scan sorts, and where a join prunes by the keys of its other side."""
+    root = str(tmp_path / "root")
+    frame = spark.range(0, 300, 1, 2).selectExpr("id % 50 AS key", "id AS value")
+    write(frame, root, keys="key", partitions=8)
+    exchange, few = read(spark, root), frame.selectExpr("key", "value AS w").where("w = 7")
+    with conf(spark, spark_sql_autoBroadcastJoinThreshold="-1"):
+        left, right = exchange.select("KEY", "Value"), exchange.selectExpr("Key", "VALUE AS w")
+        answer = Answer(left.join(right, "kEY"))
+        assert answer.rows == rows(frame.join(frame.withColumnRenamed("value", "w"), "key"))
+        assert answer.sorting == 2
+    with conf(spark, spark_sql_autoBroadcastJoinThreshold="10MB"):
+        query = exchange.select("KEY", "Value").join(few, "Key")
+        assert len(query.collect()) == 6
+        assert scan_metrics(query)[0]["ffq_partitions_read"] == 1

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
-from spark_rows import failure, read, rows, write
+from spark_rows import bare_source, failure, read, rows, write
 from stored_parts import stored_parts
 
 from ffq_spark import Exchange
+from ffq_spark.spark.filters import EXACT_SINCE
 
 pytestmark = pytest.mark.spark
 
@@ -279,3 +281,91 @@ def test_reads_are_planned_without_listing_data(
     listed = log.read_text().split()
     assert "_ffq/steps" in listed
     assert [path for path in listed if path.startswith("shuffle")] == []
+
+
+DAYS = "DATE_ADD(DATE'1582-10-01', CAST(id AS INT)) AS d"
+OLD_FILTERS = [
+    *(f"{of} {op} {value}" for of, value in (
+        ("d", "DATE'1582-10-10'"),
+        ("d", "DATE'1582-10-15'"),
+        ("t", "TIMESTAMP'1582-10-10 12:00:00'"),
+        ("t", "TIMESTAMP'1582-10-15 12:00:00'"),
+    ) for op in ("=", "<=>", "<", "<=", ">", ">=")),
+    "d IN (DATE'1582-10-05', DATE'1582-10-14', DATE'1582-11-01')",
+    "d IN (" + ", ".join(f"DATE'1582-10-{day:02}'" for day in range(3, 17)) + ")",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def old_days(spark: Any) -> Any:
+    """Days and times around the ten days that the Gregorian calendar left out."""
+    return (
+        spark.range(40)
+        .selectExpr(DAYS, "id AS v")
+        .selectExpr("d", "CAST(d AS TIMESTAMP) + INTERVAL '12' HOUR AS t", "v")
+    )
+
+
+@pytest.mark.parametrize("java8", ["false", "true"])
+@pytest.mark.parametrize("key", ["d", "t"])
+def test_days_that_the_calendar_reform_left_out(
+    spark: Any, old_days: Any, root: str, key: str, java8: str
+) -> None:
+    """Java's old dates lack 1582-10-05 to -14; rows and filters of Spark have these days."""
+    write(old_days, root, keys=key, partitions=16)
+    exchange = read(spark, root)
+    spark.conf.set("spark.sql.datetime.java8API.enabled", java8)
+    try:
+        for condition in OLD_FILTERS:
+            assert numbers(exchange.where(condition)) == numbers(old_days.where(condition)), (
+                condition
+            )
+    finally:
+        spark.conf.unset("spark.sql.datetime.java8API.enabled")
+
+
+@pytest.mark.parametrize("key", ["d", "t"])
+def test_a_join_prunes_by_days_that_the_calendar_reform_left_out(
+    spark: Any, old_days: Any, root: str, key: str
+) -> None:
+    write(old_days, root, keys=key, partitions=16)
+    small = old_days.selectExpr(key, "v AS w").where("w IN (7, 9)")
+    joined = read(spark, root).join(small, key)
+    assert sorted((row.v, row.w) for row in joined.select("v", "w").collect()) == [(7, 7), (9, 9)]
+
+
+def test_filters_by_strings_that_are_no_text(spark: Any, root: str) -> None:
+    """A string of Spark is any bytes; Python has no such text."""
+    frame = spark.range(40).selectExpr("CAST(UNHEX(HEX(id + 220)) AS STRING) AS s", "id AS v")
+    write(frame, root, keys="s", partitions=16, statistics="none")
+    exchange = read(spark, root)
+    for condition in ("s = CAST(X'FF' AS STRING)", "s > CAST(X'F0' AS STRING)"):
+        assert numbers(exchange.where(condition)) == numbers(frame.where(condition)), condition
+
+
+@pytest.mark.parametrize("key", ["d", "t"])
+def test_without_the_plugin_old_days_do_not_prune(
+    spark: Any, old_days: Any, root: str, key: str
+) -> None:
+    """Spark gives the source Java's values there, which may be of other days."""
+    write(old_days, root, keys=key, partitions=16)
+    bare = bare_source(spark)
+    for condition in [c for c in OLD_FILTERS if c[0] == key and "1582-10-15" not in c][::2]:
+        found = spark.read.format(bare).option("pruneByFilters", "true").load(root)
+        assert numbers(found.where(condition)) == numbers(old_days.where(condition)), condition
+
+
+def test_without_the_plugin_filters_prune_if_asked_to(spark: Any, frame: Any, root: str) -> None:
+    """By values that Java's types have, and by no others."""
+    write(frame, root, keys="day", partitions=16, statistics="none")
+    keep_only(root, frame.selectExpr("PMOD(HASH(DATE'2020-01-06'), 16) AS p").first().p)
+    bare = bare_source(spark)
+    exchange = spark.read.format(bare).option("pruneByFilters", "true").load(root)
+    assert numbers(exchange.where("day = DATE'2020-01-06'")) == [5]
+    switch = spark._jvm.org.apache.spark.sql.catalyst.util.RebaseDateTime.lastSwitchGregorianTs()
+    assert datetime.fromtimestamp(switch // 10**6, timezone.utc) <= EXACT_SINCE
+    invalid = root + ".strings"
+    strings = spark.range(40).selectExpr("CAST(UNHEX(HEX(id + 220)) AS STRING) AS s", "id AS v")
+    write(strings, invalid, keys="s", partitions=16, statistics="none")
+    exchange = spark.read.format(bare).option("pruneByFilters", "true").load(invalid)
+    assert numbers(exchange.where("s = CAST(X'FF' AS STRING)")) == [35]

@@ -7,10 +7,9 @@ import org.apache.spark.sql.connector.expressions.{Expressions, NamedReference}
 import org.apache.spark.sql.connector.expressions.filter.Predicate
 import org.apache.spark.sql.connector.metric.CustomMetric
 import org.apache.spark.sql.connector.read.{Batch, InputPartition, PartitionReaderFactory, Scan, Statistics, SupportsReportStatistics, SupportsRuntimeV2Filtering}
-import org.apache.spark.sql.execution.datasources.v2.python.{PythonDataSourceCreationResult, PythonDataSourceV2, PythonInputPartition, PythonPartitionReaderFactory, PythonScanBuilder}
+import org.apache.spark.sql.execution.datasources.v2.python.{PythonDataSourceCreationResult, PythonDataSourceV2, PythonInputPartition, PythonPartitionReaderFactory}
 import org.apache.spark.sql.execution.datasources.v2.python.ffq.Internals
 import org.apache.spark.sql.execution.python.ffq.PythonSettings
-import org.apache.spark.sql.sources.Filter
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
@@ -22,11 +21,11 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
  */
 private[spark] case class ExchangeScan(
     columns: StructType,
-    filters: Set[Filter],
+    filters: Set[Condition],
     options: CaseInsensitiveStringMap)(source: PythonDataSourceV2, share: Double)
     extends Scan with SupportsReportStatistics with SupportsRuntimeV2Filtering {
 
-  private val plans = new ConcurrentHashMap[(PlanRequest, Set[Filter]), ScanPlan]
+  private val plans = new ConcurrentHashMap[PlanRequest, ScanPlan]
 
   private val shared = source
 
@@ -61,18 +60,12 @@ private[spark] case class ExchangeScan(
   }
 
   /** What Python plans for a layout, once; `more` are filters known only now. */
-  def plan(layout: Layout, more: Set[Filter] = Set.empty): ScanPlan =
-    plan(PlanRequest(layout, report = isColumnar), more)
+  def plan(layout: Layout, more: Set[Condition] = Set.empty): ScanPlan =
+    plan(PlanRequest(layout, report = isColumnar, filters = filters ++ more))
 
-  private def plan(request: PlanRequest, more: Set[Filter]): ScanPlan =
-    plans.computeIfAbsent((request, more), _ => {
-      val own = new ScanSource(shared)
-      val schema = request.mark(columns)
-      val all = filters ++ more
-      if (all.nonEmpty) Settings.withFilterPushDown {
-        new PythonScanBuilder(own, Settings.Format, schema, options).pushFilters(all.toArray)
-      }
-      val found = own.getOrCreateReadInfo(Settings.Format, options, schema, false)
+  private def plan(request: PlanRequest): ScanPlan =
+    plans.computeIfAbsent(request, _ => {
+      val found = new ScanSource(shared).getOrCreateReadInfo(Settings.Format, options, request.mark(columns), false)
       PlanNote.in(found.partitions.head) match {
         case None => ScanPlan(found.func, found.partitions, None)
         case note => ScanPlan(found.func, found.partitions.tail, note)
@@ -83,7 +76,7 @@ private[spark] case class ExchangeScan(
   def note: Option[PlanNote] = plan(Layout()).note
 
   /** A note with the bounds of columns. */
-  def noteOf(bounds: Seq[String]): Option[PlanNote] = plan(PlanRequest(bounds = bounds), Set.empty).note
+  def noteOf(bounds: Seq[String]): Option[PlanNote] = plan(PlanRequest(bounds = bounds, filters = filters)).note
 
   /** The input of each task, or none for a partition without rows. */
   def partitions(plan: ScanPlan, layout: Layout): Seq[Option[InputPartition]] = {

@@ -1,24 +1,56 @@
 package io.ffq.spark
 
-import java.time.{Instant, LocalDate, LocalDateTime, ZoneOffset}
-
+import org.apache.spark.ffq.Internals
+import org.apache.spark.sql.catalyst.expressions.{AttributeReference, Expression}
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2
 import org.apache.spark.sql.connector.catalog.{SupportsRead, Table, TableCapability}
 import org.apache.spark.sql.connector.expressions.aggregate.Aggregation
-import org.apache.spark.sql.connector.read.{Scan, ScanBuilder, SupportsPushDownAggregates, SupportsPushDownFilters, SupportsPushDownRequiredColumns}
+import org.apache.spark.sql.connector.expressions.filter.Predicate
+import org.apache.spark.sql.connector.read.{Scan, ScanBuilder, SupportsPushDownAggregates, SupportsPushDownRequiredColumns}
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 import org.apache.spark.sql.execution.datasources.v2.python.{PythonDataSourceV2, PythonTable}
-import org.apache.spark.sql.sources._
+import org.apache.spark.sql.internal.connector.SupportsPushDownCatalystFilters
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
-/** Reads of an exchange go through [[ExchangeTable]]. */
+/**
+ * Reads of an exchange go through [[ExchangeTable]], of the snapshot that is newest now.
+ *
+ * Spark believes a user's schema where it says NOT NULL, and asks the source for nothing before the first scan.
+ * Any column of an exchange may hold nulls, as those of files may, so each is nullable for Spark.
+ */
 private object OwnPlans extends Rule[LogicalPlan] {
 
   override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveOperators {
-    case relation @ DataSourceV2Relation(table: PythonTable, _, _, _, _, _) if table.name() == Settings.Format =>
-      ExchangeTable.of(table).fold(relation)(own => relation.copy(table = own))
+    case relation @ DataSourceV2Relation(Exchange(source, schema), output, _, _, options, _) =>
+      // Python notes the newest step when it is asked for its own schema.
+      source.getOrCreateDataSourceInPython(Settings.Format, options, None)
+      relation.copy(table = new ExchangeTable(relation.table, source, schema), output = output.map(relaxed))
+    case stream: StreamingRelationV2 => stream.table match {
+      case Exchange(source, schema) if stream.output.map(relaxed) != stream.output =>
+        val loose = new PythonTable(source, Settings.Format, schema)
+        stream.copy(table = loose, output = stream.output.map(relaxed))
+      case _ => stream
+    }
+  }
+
+  private def relaxed(column: AttributeReference): AttributeReference =
+    column.copy(dataType = Internals.relaxed(column.dataType), nullable = true)(column.exprId, column.qualifier)
+
+  /** A table of Spark's that is an exchange: its source, and its schema with nulls allowed. */
+  private object Exchange {
+
+    private val field = classOf[PythonTable].getDeclaredFields.find(_.getType == classOf[PythonDataSourceV2])
+    field.foreach(_.setAccessible(true))
+
+    /** None where Spark's table does not hold its source as expected. */
+    def unapply(table: Table): Option[(PythonDataSourceV2, StructType)] = table match {
+      case python: PythonTable if python.name() == Settings.Format =>
+        field.map(f => (f.get(python).asInstanceOf[PythonDataSourceV2], Internals.relaxed(python.schema())))
+      case _ => None
+    }
   }
 }
 
@@ -30,63 +62,32 @@ private object OwnPlans extends Rule[LogicalPlan] {
  * and asks for the columns it needs. The Python source itself stays one for the DataFrame: it
  * remembers the snapshot.
  */
-private class ExchangeTable(table: PythonTable, source: PythonDataSourceV2) extends Table with SupportsRead {
+private class ExchangeTable(table: Table, source: PythonDataSourceV2, override val schema: StructType)
+    extends Table with SupportsRead {
 
   override def name(): String = table.name()
-
-  override def schema(): StructType = table.schema()
 
   override def capabilities(): java.util.Set[TableCapability] = table.capabilities()
 
   override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder =
-    new ExchangeScanBuilder(source, schema(), options)
-}
-
-private object ExchangeTable {
-
-  /** Whether Python has all values of a filter: its years are 1 to 9999. */
-  def isKnownToPython(filter: Filter): Boolean = filter.asInstanceOf[Product].productIterator.forall(isKnown)
-
-  private def isKnown(value: Any): Boolean = value match {
-    case day: LocalDate => day.getYear >= 1 && day.getYear <= 9999
-    case day: java.sql.Date => isKnown(day.toLocalDate)
-    case time: LocalDateTime => isKnown(time.toLocalDate)
-    case time: Instant => isKnown(time.atOffset(ZoneOffset.UTC).toLocalDate)
-    case time: java.sql.Timestamp => isKnown(time.toInstant)
-    case several: Array[_] => several.forall(isKnown)
-    case _ => true
-  }
-
-  /** None where Spark's table does not hold its source as expected. */
-  def of(table: PythonTable): Option[ExchangeTable] =
-    classOf[PythonTable].getDeclaredFields.find(_.getType == classOf[PythonDataSourceV2]).map { field =>
-      field.setAccessible(true)
-      new ExchangeTable(table, field.get(table).asInstanceOf[PythonDataSourceV2])
-    }
+    new ExchangeScanBuilder(source, schema, options)
 }
 
 private class ExchangeScanBuilder(source: PythonDataSourceV2, all: StructType, options: CaseInsensitiveStringMap)
-    extends ScanBuilder with SupportsPushDownFilters with SupportsPushDownRequiredColumns
+    extends ScanBuilder with SupportsPushDownCatalystFilters with SupportsPushDownRequiredColumns
     with SupportsPushDownAggregates {
 
-  private var filters = Array.empty[Filter]
+  private var filters = Set.empty[Condition]
   private var columns = all
   private var answer: Option[Scan] = None
 
   /** Spark applies all filters again: ours only prune. */
-  override def pushFilters(pushed: Array[Filter]): Array[Filter] = {
-    filters = pushed.filter(mayPrune)
+  override def pushFilters(pushed: Seq[Expression]): Seq[Expression] = {
+    filters = pushed.flatMap(Condition.of).toSet
     pushed
   }
 
-  /** Python is asked only where it can leave something out: joins alone make a filter on every key. */
-  private def mayPrune(filter: Filter): Boolean = filter match {
-    case _: EqualTo | _: EqualNullSafe | _: In | _: IsNull | _: LessThan | _: LessThanOrEqual | _: GreaterThan |
-        _: GreaterThanOrEqual => ExchangeTable.isKnownToPython(filter)
-    case _ => false
-  }
-
-  override def pushedFilters(): Array[Filter] = Array.empty
+  override def pushedFilters: Array[Predicate] = Array.empty
 
   override def pruneColumns(required: StructType): Unit = {
     val named = all.filter(field => required.fieldNames.contains(field.name))
@@ -106,6 +107,6 @@ private class ExchangeScanBuilder(source: PythonDataSourceV2, all: StructType, o
 
   private def scan(columns: StructType): ExchangeScan = {
     val share = columns.defaultSize.toDouble / all.defaultSize.max(1)
-    ExchangeScan(columns, filters.toSet, options)(source, share)
+    ExchangeScan(columns, filters, options)(source, share)
   }
 }

@@ -17,7 +17,7 @@ class FfqExtensions extends (SparkSessionExtensions => Unit) {
 
   override def apply(extensions: SparkSessionExtensions): Unit = if (Settings.isAtHome) {
     extensions.injectPostHocResolutionRule(session => StampWrites(session))
-    extensions.injectPostHocResolutionRule(_ => OwnPlans)
+    extensions.injectResolutionRule(_ => OwnPlans)
     extensions.injectPlannerStrategy(session => new ScanStrategy(session))
     extensions.injectColumnar(_ => DirectWrites)
   }

@@ -1,15 +1,14 @@
 package io.ffq.spark
 
 import org.apache.spark.rdd.RDD
-import org.apache.spark.sql.catalyst.{CatalystTypeConverters, InternalRow}
+import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.QueryPlan
 import org.apache.spark.sql.catalyst.plans.physical.{HashPartitioning, Partitioning, UnknownPartitioning}
-import org.apache.spark.sql.catalyst.util.{quoteIfNeeded, truncatedString}
+import org.apache.spark.sql.catalyst.util.truncatedString
 import org.apache.spark.sql.connector.read.{InputPartition, PartitionReaderFactory}
 import org.apache.spark.sql.execution.InSubqueryExec
 import org.apache.spark.sql.execution.datasources.v2.{DataSourceRDD, DataSourceV2ScanExecBase}
-import org.apache.spark.sql.sources
 
 /**
  * Reads an exchange. With a layout of partitions, task i has exactly the rows whose keys Spark's hash
@@ -44,7 +43,21 @@ case class FfqScanExec(
 
   private def column(name: String): Option[Attribute] = output.find(_.name == name)
 
-  @transient private lazy val plan: ScanPlan = scan.plan(layout, runtimeFilters.flatMap(FfqScanExec.filter).toSet)
+  /** The column's own name: a query may spell it in other cases. */
+  def nameOf(column: Attribute): Option[String] = output.find(_.exprId == column.exprId).map(_.name)
+
+  @transient private lazy val plan: ScanPlan = scan.plan(layout, runtimeFilters.flatMap(condition).toSet)
+
+  /** A filter that became known at run time; others prune nothing. */
+  private def condition(filter: Expression): Option[Condition] = filter match {
+    case DynamicPruningExpression(in @ InSubqueryExec(column: Attribute, _, _, _, _, _)) =>
+      for {
+        values <- in.values() if values.length <= FfqScanExec.MostValues
+        name <- nameOf(column)
+        condition <- Condition.among(name, values.toSeq.map(Literal(_, column.dataType)))
+      } yield condition
+    case _ => None
+  }
 
   @transient private lazy val tasks: Seq[Option[InputPartition]] = scan.partitions(plan, layout)
 
@@ -96,14 +109,4 @@ object FfqScanExec {
 
   /** More keys than this meet nearly every partition, and take longer to hash than to read. */
   private val MostValues = 4096
-
-  /** A filter that became known at run time, as a source's filter; others prune nothing. */
-  private def filter(condition: Expression): Option[sources.Filter] = condition match {
-    case DynamicPruningExpression(in @ InSubqueryExec(column: Attribute, _, _, _, _, _)) =>
-      in.values().filter(_.length <= MostValues).map { values =>
-        val external = CatalystTypeConverters.createToScalaConverter(column.dataType)
-        sources.In(quoteIfNeeded(column.name), values.map(external))
-      }.filter(ExchangeTable.isKnownToPython)
-    case _ => None
-  }
 }

@@ -25,28 +25,22 @@ private object KnownAnswer {
     if (aggregation.groupByExpressions().nonEmpty) None
     else {
       val functions = aggregation.aggregateExpressions().toSeq
-      val columns = functions.map(column)
-      val named = columns.collect { case Some(name) if all.fieldNames.contains(name) => name }.distinct
-      if (functions.zip(columns).exists { case (f, c) => !isKnown(f) || c.exists(!named.contains(_)) }) None
-      else scan.noteOf(named).filter(_.counts).flatMap(answer(functions, columns, all, _))
+      val columns = functions.map(column(_).filter(all.fieldNames.contains))
+      val isKnown = functions.zip(columns).forall { case (f, name) => f.isInstanceOf[CountStar] || name.nonEmpty }
+      if (!isKnown) None
+      else scan.noteOf(columns.flatten.distinct).filter(_.counts).flatMap(answer(functions, columns, all, _))
     }
 
-  private def isKnown(function: AggregateFunc): Boolean = function match {
-    case _: CountStar | _: Min | _: Max => true
-    case count: Count => !count.isDistinct
-    case _ => false
-  }
-
-  /** The column of a function; an expression has no name, and so none that is known. */
+  /** The column that a known function is of; manifests know nothing of fields inside, literals and expressions. */
   private def column(function: AggregateFunc): Option[String] = {
     def name(expression: Expression): Option[String] = expression match {
       case reference: NamedReference if reference.fieldNames().length == 1 => Some(reference.fieldNames()(0))
-      case other => Some(other.describe())
+      case _ => None
     }
     function match {
       case min: Min => name(min.column())
       case max: Max => name(max.column())
-      case count: Count => name(count.column())
+      case count: Count if !count.isDistinct => name(count.column())
       case _ => None
     }
   }

@@ -171,7 +171,7 @@ private object Layouts {
   private def sortable(plan: SparkPlan, columns: Seq[Option[Attribute]]): Option[(FfqScanExec, Seq[String])] =
     plan match {
       case _ if columns.exists(_.isEmpty) => None
-      case scan: FfqScanExec => Some(scan -> columns.flatten.map(_.name))
+      case scan: FfqScanExec => Some(scan -> columns.flatten.flatMap(scan.nameOf))
       case FilterExec(condition, child) if leavesOutNulls(condition) => sortable(child, columns)
       case ProjectExec(list, child) => sortable(child, columns.map(_.flatMap(source(list, _))))
       case _ => None

@@ -5,7 +5,7 @@ import java.nio.charset.StandardCharsets.US_ASCII
 import scala.jdk.CollectionConverters._
 
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
-import org.apache.spark.sql.types.{MetadataBuilder, StructField, StructType}
+import org.apache.spark.sql.types.{MetadataBuilder, StructType}
 
 /**
  * How the rows of a scan are spread over tasks: as few as suit, or one for each of `partitions`, which then may
@@ -13,8 +13,12 @@ import org.apache.spark.sql.types.{MetadataBuilder, StructField, StructType}
  */
 private[spark] case class Layout(partitions: Int = 0, order: Seq[String] = Nil)
 
-/** What a scan asks Python to plan; it travels as metadata of the columns. */
-private case class PlanRequest(layout: Layout = Layout(), bounds: Seq[String] = Nil, report: Boolean = false) {
+/** What a scan asks Python to plan; it travels as metadata of the first column. */
+private case class PlanRequest(
+    layout: Layout = Layout(),
+    bounds: Seq[String] = Nil,
+    report: Boolean = false,
+    filters: Set[Condition] = Set.empty) {
 
   def mark(columns: StructType): StructType = {
     val mapper = new ObjectMapper
@@ -24,11 +28,11 @@ private case class PlanRequest(layout: Layout = Layout(), bounds: Seq[String] = 
       val array = document.putArray(field)
       names.foreach(array.add(_))
     }
+    val conditions = document.putArray("filters")
+    filters.foreach(_.write(conditions.addObject()))
     val text = mapper.writeValueAsString(document)
-    StructType(columns.map { field =>
-      val metadata = new MetadataBuilder().withMetadata(field.metadata).putString("ffq.plan", text).build()
-      StructField(field.name, field.dataType, field.nullable, metadata)
-    })
+    val metadata = new MetadataBuilder().withMetadata(columns.head.metadata).putString("ffq.plan", text).build()
+    StructType(columns.head.copy(metadata = metadata) +: columns.tail)
   }
 }
 

@@ -95,16 +95,6 @@ private[spark] object Settings {
   def plansLayouts(): Boolean = SQLConf.get.getConfString(Prefix + "planner.enabled", "true").toBoolean
 
   /**
-   * Runs something with Spark's push-down to Python sources on. In a session it would act on all of them, and Spark
-   * plans later scans of a DataFrame with the filters of the first.
-   */
-  def withFilterPushDown[T](work: => T): T = {
-    val own = SQLConf.get.clone()
-    own.setConf(SQLConf.PYTHON_FILTER_PUSHDOWN_ENABLED, true)
-    SQLConf.withExistingConf(own)(work)
-  }
-
-  /**
    * The options that a write takes from the session's settings. Settings for reads, for the plugin and those
    * that only a call can give are left out. A name that nothing declares stays whole: Python refuses it.
    * Its value, which may be a secret, stays away.

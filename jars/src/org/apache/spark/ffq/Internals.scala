@@ -2,6 +2,7 @@ package org.apache.spark.ffq
 
 import org.apache.spark.SparkContext
 import org.apache.spark.scheduler.{SparkListenerInterface, StageInfo}
+import org.apache.spark.sql.types.DataType
 
 /** The little that Spark shows to its own packages alone. */
 object Internals {
@@ -12,4 +13,7 @@ object Internals {
   /** Listen in a queue that Spark has anyway: one of our own would cost a thread and every event. */
   def listen(context: SparkContext, listener: SparkListenerInterface): Unit =
     context.listenerBus.addToStatusQueue(listener)
+
+  /** The type with nulls allowed at every depth. */
+  def relaxed[T <: DataType](kind: T): T = kind.asNullable.asInstanceOf[T]
 }

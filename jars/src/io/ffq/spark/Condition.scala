@@ -1,0 +1,84 @@
+package io.ffq.spark
+
+import java.util.Base64
+
+import com.fasterxml.jackson.databind.node.{ArrayNode, ObjectNode}
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.util.truncatedString
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.types._
+import org.apache.spark.unsafe.types.UTF8String
+
+/**
+ * A condition on one column that can leave parts unread: `in`, `<`, `<=`, `>` or `>=`.
+ *
+ * Its values are Catalyst's own. Spark's filters for data sources hold Java's: its old dates lack ten days
+ * of 1582, and its strings lack bytes that are no UTF-8. A null among the values of `in` matches nulls.
+ */
+private[spark] case class Condition(column: String, op: String, values: Seq[Literal]) {
+
+  def write(document: ObjectNode): Unit = {
+    document.put("column", column).put("op", op)
+    values.foreach(Condition.write(_, document.withArrayProperty("values")))
+  }
+
+  override def toString: String =
+    truncatedString(values, s"$column $op [", ", ", "]", SQLConf.get.maxToStringFields)
+}
+
+private[spark] object Condition {
+
+  /** The condition that a filter of Spark's is, if it can leave parts unread. */
+  def of(filter: Expression): Option[Condition] = filter match {
+    case EqualTo(Column(name), value: Literal) => among(name, Seq(value))
+    case EqualTo(value: Literal, Column(name)) => among(name, Seq(value))
+    case EqualNullSafe(Column(name), value: Literal) => Some(Condition(name, "in", Seq(value)))
+    case EqualNullSafe(value: Literal, Column(name)) => Some(Condition(name, "in", Seq(value)))
+    case In(Column(name), values) if values.forall(_.isInstanceOf[Literal]) =>
+      among(name, values.map(_.asInstanceOf[Literal]))
+    case InSet(Column(name), values) => among(name, values.toSeq.map(Literal(_, filter.children.head.dataType)))
+    case IsNull(Column(name)) => Some(Condition(name, "in", Seq(Literal(null))))
+    case LessThan(left, right) => range(left, right, "<", ">")
+    case LessThanOrEqual(left, right) => range(left, right, "<=", ">=")
+    case GreaterThan(left, right) => range(left, right, ">", "<")
+    case GreaterThanOrEqual(left, right) => range(left, right, ">=", "<=")
+    case Column(name) if filter.dataType == BooleanType => among(name, Seq(Literal(true)))
+    case _ => None
+  }
+
+  /** The condition that a column equals one of the values; null equals nothing. */
+  def among(column: String, values: Seq[Literal]): Option[Condition] =
+    Some(Condition(column, "in", values.filter(_.value != null)))
+
+  private def range(left: Expression, right: Expression, op: String, reversed: String): Option[Condition] =
+    (left, right) match {
+      case (Column(name), value: Literal) if value.value != null => Some(Condition(name, op, Seq(value)))
+      case (value: Literal, Column(name)) if value.value != null => Some(Condition(name, reversed, Seq(value)))
+      case _ => None
+    }
+
+  /** A column of a type whose order and equality are those of its stored values. */
+  private object Column {
+
+    def unapply(expression: Expression): Option[String] = expression match {
+      case column: AttributeReference if FfqScanExec.isOrdered(column.dataType) => Some(column.name)
+      case _ => None
+    }
+  }
+
+  /** Times are numbers, as Spark holds them; strings and binaries are bytes in base 64. */
+  private def write(literal: Literal, values: ArrayNode): Unit = literal.value match {
+    case null => values.addNull()
+    case value: Boolean => values.add(value)
+    case value: Byte => values.add(value.toInt)
+    case value: Short => values.add(value.toInt)
+    case value: Int => values.add(value)
+    case value: Long => values.add(value)
+    // JSON has no infinity and no NaN.
+    case value: Float => values.add(value.toDouble.toString)
+    case value: Double => values.add(value.toString)
+    case value: Decimal => values.add(value.toJavaBigDecimal.toString)
+    case value: UTF8String => values.add(Base64.getEncoder.encodeToString(value.getBytes))
+    case value: Array[Byte] => values.add(Base64.getEncoder.encodeToString(value))
+  }
+}
