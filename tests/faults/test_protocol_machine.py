@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from fault_rows import table_rows
 from fault_stepping import DECIDING, Killed, Process, new_directory
+from fault_stewards import StewardRules
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -74,8 +75,8 @@ class Running:
     steps: int = 0
 
 
-class ProtocolMachine(RuleBasedStateMachine):
-    """Writers, twins, aborts, readers and crashes on one exchange."""
+class ProtocolMachine(StewardRules, RuleBasedStateMachine):
+    """Writers, twins, aborts, stewards, collectors, readers and crashes on one exchange."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,6 +87,7 @@ class ProtocolMachine(RuleBasedStateMachine):
         self.attempts = 0
         self.log: list[int] = []
         self.outcomes: dict[int, bytes] = {}
+        self.begin_stewards()
 
     def start(self, kind: str, work: Any, query: int = 0) -> Running:
         # What was committed before a process started must not be missed by it.
@@ -112,7 +114,9 @@ class ProtocolMachine(RuleBasedStateMachine):
     def begin(self, mode: str, twins: int) -> None:
         """A query whose map tasks have all been written, some of them by two attempts."""
         number = self.new_query(mode)
-        record = Ledger(Store(self.root)).begin(mode, f"i-{number}", query=number)
+        self.add_query(Ledger(Store(self.root)).begin(mode, f"i-{number}", query=number), twins)
+
+    def add_query(self, record: QueryRecord, twins: int = 0) -> None:
         self.queries.append(Query(record))
         for map_task in [*range(MAP_TASKS), *range(twins)]:
             self.write_attempt(len(self.queries) - 1, map_task)
@@ -250,6 +254,7 @@ class ProtocolMachine(RuleBasedStateMachine):
                 assert running.process.error is None or isinstance(
                     running.process.error, (Killed, Fenced, BadCommit, ExchangeNotFound)
                 )
+            self.end_stewards()
             self.read()
             last = self.all[-1]
             last.process.advance("the end")
