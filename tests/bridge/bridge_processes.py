@@ -95,6 +95,11 @@ class App:
         (pid,) = self.pids("org.apache.spark.deploy.SparkSubmit")
         return pid
 
+    @property
+    def stewards(self) -> list[int]:
+        """The processes beside the driver."""
+        return self.pids("-m ffq_spark.spark.steward")
+
     def signal_driver(self, number: int) -> None:
         os.kill(self.jvm, number)
 

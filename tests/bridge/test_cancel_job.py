@@ -26,7 +26,7 @@ def test_a_request_ends_the_job_and_the_outcome_says_who_and_why(tmp_path: Path)
     exchange = Exchange(root)
     with App(root, tmp_path / "gate", lease=30) as app:
         query = wait_for_parts(root, set())
-        wait_for(lambda: app.pids("steward"), 30, "the steward's start")
+        wait_for(lambda: app.stewards, 30, "the steward's start")
         with ThreadPoolExecutor(8) as pool:
             asked = list(pool.map(lambda n: exchange.cancel(query, f"reason {n}"), range(8)))
         wait_for(lambda: app.process.poll() is not None, 120, "the application's end")

@@ -53,7 +53,7 @@ def test_a_killed_driver_leaves_bytes_that_gc_removes_and_nothing_else(tmp_path:
             wait_for(of_the_killed, 300, "a part of the driver that will be killed")
             (query,) = of_the_killed()
             killed.signal_driver(signal.SIGKILL)
-            wait_for(lambda: not killed.pids("steward"), 15, "the steward's end")
+            wait_for(lambda: not killed.stewards, 15, "the steward's end")
         appended = other.said("appended")
         wait_for(lambda: exchange.check().get(query) == "lease gone", LEASE * 4, "the lease's end")
         report = exchange.gc(ttl=0)

@@ -25,7 +25,7 @@ def test_stop_leaves_no_process(tmp_path: Path) -> None:
     gate.touch()
     with App(str(tmp_path / "exchange"), gate) as app:
         app.wait_said("committed")
-        assert app.pids("steward")
+        assert app.stewards
         Path(f"{gate}.stop").touch()
         app.process.wait(60)
         gone(app)
@@ -33,14 +33,14 @@ def test_stop_leaves_no_process(tmp_path: Path) -> None:
 
 def test_a_killed_driver_leaves_no_process(tmp_path: Path) -> None:
     with App(str(tmp_path / "exchange"), tmp_path / "gate") as app:
-        wait_for(lambda: app.pids("steward"), 300, "the steward's start")
+        wait_for(lambda: app.stewards, 300, "the steward's start")
         app.signal_driver(signal.SIGKILL)
         gone(app)
 
 
 def test_ctrl_c_leaves_no_process(tmp_path: Path) -> None:
     with App(str(tmp_path / "exchange"), tmp_path / "gate") as app:
-        wait_for(lambda: app.pids("steward"), 300, "the steward's start")
+        wait_for(lambda: app.stewards, 300, "the steward's start")
         os.killpg(app.process.pid, signal.SIGINT)
         gone(app)
 
@@ -57,4 +57,4 @@ def test_without_a_write_there_is_no_steward(tmp_path: Path) -> None:
     )
     with App("", tmp_path / "gate", command=[sys.executable, str(script)]) as app:
         app.wait_said("committed")
-        assert app.pids("SparkSubmit") and not app.pids("steward")
+        assert app.pids("SparkSubmit") and not app.stewards

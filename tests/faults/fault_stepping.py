@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from ffq_spark.store import Entry, Store
+from ffq_spark.store import Directory, Entry, Store
+from ffq_spark.store.backend import Skip
 from ffq_spark.store.local import LocalBackend
 
 # The changes that decide what readers see; all others only prepare.
@@ -61,6 +62,14 @@ class _Gated(LocalBackend):
     def delete(self, path: str) -> None:
         with self._gate(f"change {path}"):
             super().delete(path)
+
+    def delete_many(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self.delete(path)
+
+    def tree(self, path: str, skip: Skip) -> Iterator[Directory]:
+        with self._gate("read"):
+            return super().tree(path, skip)
 
 
 class Process:

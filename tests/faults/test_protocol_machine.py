@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from fault_rows import table_rows
 from fault_stepping import DECIDING, Killed, Process, new_directory
+from fault_stewards import StewardRules
 from fault_stream_rules import StreamRules
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -88,8 +89,8 @@ class Running:
     faults: int = 0
 
 
-class ProtocolMachine(StreamRules, RuleBasedStateMachine):
-    """Writers, twins, aborts, a stream's batches, readers and crashes on one exchange."""
+class ProtocolMachine(StreamRules, StewardRules, RuleBasedStateMachine):
+    """Writers, twins, aborts, streams, stewards, collectors, readers, faults, crashes: one root."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -104,6 +105,7 @@ class ProtocolMachine(StreamRules, RuleBasedStateMachine):
         self.exchange: tuple[str, ...] | None = None
         self.given_up: set[int] = set()
         self.waits, ledger.WAITS = ledger.WAITS, (0.0, 0.0)
+        self.begin_stewards()
 
     def start(self, kind: str, work: Any, query: int = 0) -> Running:
         # What was committed before a process started must not be missed by it.
@@ -144,7 +146,9 @@ class ProtocolMachine(StreamRules, RuleBasedStateMachine):
     def begin(self, mode: str, twins: int) -> None:
         """A query whose map tasks have all been written, some of them by two attempts."""
         number = self.new_query(mode)
-        record = Ledger(Store(self.root)).begin(mode, f"i-{number}", query=number)
+        self.add_query(Ledger(Store(self.root)).begin(mode, f"i-{number}", query=number), twins)
+
+    def add_query(self, record: QueryRecord, twins: int = 0) -> None:
         self.queries.append(Query(record))
         for map_task in [*range(MAP_TASKS), *range(twins)]:
             self.write_attempt(len(self.queries) - 1, map_task)
@@ -328,6 +332,7 @@ class ProtocolMachine(StreamRules, RuleBasedStateMachine):
                 assert running.process.error is None or isinstance(
                     running.process.error, (Killed, FfqError)
                 )
+            self.end_stewards()
             self.read()
             last = self.all[-1]
             last.process.advance("the end")
@@ -336,6 +341,7 @@ class ProtocolMachine(StreamRules, RuleBasedStateMachine):
             if last.process.error is None:
                 assert Exchange(self.root).verify(steps="all").ok
         finally:
+            self.patch.stop()
             ledger.WAITS = self.waits
             shutil.rmtree(self.root)
 

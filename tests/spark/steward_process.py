@@ -15,6 +15,7 @@ from exchange.cleanup_scene import Scene
 
 from ffq_spark.exchange import leases
 from ffq_spark.exchange.attempt_log import AttemptLog, read_logs
+from ffq_spark.format.ids import now_ms
 from ffq_spark.format.records import LeaseRecord
 
 APP = "app-1"
@@ -54,6 +55,14 @@ class Steward:
         """Whether the driver is told anything within this time."""
         return bool(select.select([self.process.stdout], [], [], seconds)[0])
 
+    def next_order(self) -> Event:
+        """The next order that is no answer to a beat."""
+        assert self.process.stdout is not None
+        while True:
+            order: Event = json.loads(self.process.stdout.readline())
+            if order["order"] != "answer":
+                return order
+
     def close(self) -> tuple[str, str]:
         """Close the pipe, and give what it still wrote: orders and complaints."""
         out, err = self.process.communicate(timeout=EXIT_SECONDS)
@@ -74,6 +83,9 @@ class Driver(Scene):
 
     def open(self) -> Event:
         return self.event("open", storage={})
+
+    def give_up(self, at_ms: int | None = None) -> Event:
+        return self.event("ended", time=now_ms() if at_ms is None else at_ms)
 
     def task(self, kind: str, number: int, **values: Any) -> Event:
         known = {"stage": 1, "stage_attempt": 0, "attempt_number": 0, "executor": "0", "host": "h"}

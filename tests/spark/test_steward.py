@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import signal
 import socket
 import subprocess
@@ -91,13 +92,14 @@ def test_the_lease_of_a_root_without_work_is_renewed_no_more(
     steward.send(driver.open(), beside.open())
     driver.meet(steward)
     end_unfinished(driver.store, driver.query, "")
-    steward.send({"event": "beat"})
-    beside.meet(steward)
+    steward.send(driver.give_up())
+    assert steward.next_order() == {"order": "settled", "query": driver.query}
     idle, busy = driver.lease(), beside.lease()
     for _ in range(3):
         steward.send({"event": "beat"})
         beside.meet(steward)
-    assert driver.lease() == idle and beside.lease() != busy
+    wait_for(lambda: beside.lease() != busy)
+    assert driver.lease() == idle
 
 
 def test_what_happens_after_a_query_has_ended_is_still_recorded(
@@ -108,7 +110,9 @@ def test_what_happens_after_a_query_has_ended_is_still_recorded(
     steward.send(driver.open(), driver.task("task_start", 1))
     driver.meet(steward)
     end_unfinished(driver.store, driver.query, "")
-    steward.send({"event": "beat"}, driver.task("task_end", 1, state="KILLED"), {"event": "beat"})
+    steward.send(driver.give_up(), {"event": "beat"})
+    assert steward.next_order()["order"] == "settled"
+    steward.send(driver.task("task_end", 1, state="KILLED"), {"event": "beat"})
     wait_for(lambda: driver.log().tasks[1].state == "KILLED")
 
 
@@ -121,8 +125,8 @@ def test_a_request_to_cancel_is_told_once(start: Start, driver: Driver, beside: 
         steward.send({"event": "beat"})
         beside.meet(steward)
     time.sleep(2.5)
-    lines = steward.close()[0].splitlines()
-    assert [json.loads(line) for line in lines] == [
+    orders = [json.loads(line) for line in steward.close()[0].splitlines()]
+    assert [order for order in orders if order["order"] != "answer"] == [
         {
             "order": "cancel",
             "query": driver.query,
@@ -175,6 +179,53 @@ def test_storage_that_never_answers_does_not_keep_it(start: Start, driver: Drive
         connection, _ = silent.accept()
         with connection:
             steward.close()
+
+
+def test_one_roots_storage_does_not_hold_up_anothers_lease(start: Start, driver: Driver) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        keys = {"storage.key": "k", "storage.secret": "s"}
+        silence = {"storage.endpoint_url": f"http://127.0.0.1:{port}", **keys}
+        steward = start()
+        hanging = {"root": "s3://bucket/x", "query": 1}
+        steward.send({"event": "open", "storage": silence} | hanging, driver.open())
+        lease = wait_for(driver.lease)
+        steward.send({"event": "job_end"} | hanging, {"event": "beat"})
+        lease = wait_for(lambda: (now := driver.lease()) != lease and now)
+        steward.send({"event": "beat"})
+        wait_for(lambda: driver.lease() != lease)
+        steward.process.kill()
+
+
+def test_a_lease_is_renewed_again_once_storage_is_back(start: Start, driver: Driver) -> None:
+    steward = start()
+    steward.send(driver.open())
+    wait_for(driver.lease)
+    folder = Path(driver.place.root, layout.LEASES)
+    shutil.rmtree(folder)
+    folder.write_text("in the way")
+    steward.send({"event": "beat"})
+    driver.meet(steward)
+    folder.unlink()
+    steward.send({"event": "beat"})
+    wait_for(driver.lease)
+    _, complaints = steward.close()
+    assert "was not renewed" in complaints
+
+
+def test_beats_are_answered(start: Start) -> None:
+    steward = start()
+    steward.send({"event": "beat"}, {"event": "beat"})
+    lines = steward.close()[0].splitlines()
+    assert [json.loads(line) for line in lines] == [{"order": "answer"}] * 2
+
+
+def test_the_next_steward_of_a_driver_adds_to_the_log(start: Start, driver: Driver) -> None:
+    for run in (0, 1):
+        steward = start(run=run)
+        steward.send(driver.open(), driver.task("task_start", run))
+        steward.close()
+    assert sorted(driver.log().tasks) == [0, 1]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ import org.apache.spark.{ExceptionFailure, SparkConf, SparkContext, Success, Tas
 import org.apache.spark.ffq.Internals
 import org.apache.spark.scheduler._
 import org.apache.spark.sql.execution.SQLExecution
+import org.apache.spark.sql.execution.ffq.{Internals => SqlInternals}
+import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionEnd
 
 /**
  * Records what Spark did for each write of an exchange: every task attempt, stage and job, and lost
@@ -14,19 +16,17 @@ import org.apache.spark.sql.execution.SQLExecution
  */
 class FfqListener(conf: SparkConf) extends SparkListener {
 
-  /** Writes by SQL execution; None for executions that write no exchange. */
-  private val executions = Recent.map[Long, Option[Write]]()
   private val jobs = Recent.map[Int, Job]()
   private val stages = Recent.map[Int, Job]()
 
-  Steward.reopen()
+  if (Settings.isAtHome) Steward.open(conf)
 
   private case class Job(id: Int, execution: Long, write: Write, stage: Int)
 
   override def onJobStart(event: SparkListenerJobStart): Unit = guarded {
     for {
       execution <- Option(event.properties).flatMap(p => Option(p.getProperty(SQLExecution.EXECUTION_ID_KEY)))
-      write <- writeOf(execution.toLong)
+      write <- Writes.of(execution.toLong)
       stage <- event.stageInfos.maxByOption(_.stageId)
     } {
       val job = Job(event.jobId, execution.toLong, write, stage.stageId)
@@ -36,23 +36,6 @@ class FfqListener(conf: SparkConf) extends SparkListener {
         stages.put(stage.stageId, job)
         send(job, "job_start", "stage" -> stage.stageId, "tasks" -> stage.numTasks, "time" -> event.time)
       }
-    }
-  }
-
-  private def writeOf(execution: Long): Option[Write] = {
-    val known = executions.get(execution)
-    if (known != null) known
-    else Option(SQLExecution.getQueryExecution(execution)) match {
-      case None => None
-      case Some(query) =>
-        val found = Write.in(query.analyzed)
-        executions.put(execution, found)
-        found.foreach { write =>
-          Cancels.opened(write.query, execution)
-          Steward.start(conf)
-          Steward.open(write)
-        }
-        found
     }
   }
 
@@ -102,6 +85,12 @@ class FfqListener(conf: SparkConf) extends SparkListener {
         send(job, "job_end", "reason" -> reason, "time" -> event.time)
       }
     }
+  }
+
+  override def onOtherEvent(event: SparkListenerEvent): Unit = event match {
+    case end: SparkListenerSQLExecutionEnd =>
+      guarded(Writes.ended(end.executionId, SqlInternals.query(end), end.time))
+    case _ =>
   }
 
   override def onExecutorRemoved(event: SparkListenerExecutorRemoved): Unit = guarded {

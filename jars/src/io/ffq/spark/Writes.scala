@@ -1,0 +1,94 @@
+package io.ffq.spark
+
+import scala.jdk.CollectionConverters._
+import scala.util.control.NonFatal
+
+import org.apache.spark.sql.execution.QueryExecution
+import org.apache.spark.sql.execution.ffq.Internals
+
+/**
+ * The writes of exchanges, by SQL execution: from their first job until the steward has confirmed
+ * that they have an outcome. A write whose execution has ended can no longer commit, unless a
+ * commit that was left behind comes first.
+ */
+private object Writes {
+
+  private class Entry(val write: Write) { @volatile var endedAt: Option[Long] = None }
+
+  /** None for executions that write no exchange. */
+  private val known = Recent.map[Long, Option[Entry]]()
+  private val unsettled = Recent.map[Long, Entry]()
+  private val roots = Recent.map[String, Write]()
+
+  /** Forget the writes of an earlier application in this JVM. */
+  def clear(): Unit = Seq(known, unsettled, roots).foreach(_.clear())
+
+  def isEmpty: Boolean = unsettled.isEmpty
+
+  /** The write that an execution makes; one that is seen for the first time is told to the steward. */
+  def of(execution: Long): Option[Write] = entry(execution, Internals.running().get(execution)).map(_.write)
+
+  private def entry(execution: Long, query: => Option[QueryExecution]): Option[Entry] = synchronized {
+    val found = known.get(execution)
+    if (found != null) found
+    else query.flatMap { running =>
+      val entry = written(running).map(new Entry(_))
+      known.put(execution, entry)
+      entry.foreach(open(execution, _))
+      entry
+    }
+  }
+
+  /** A plan that cannot be analyzed writes nothing. */
+  private def written(query: QueryExecution): Option[Write] =
+    try Write.in(query.analyzed) catch { case NonFatal(_) => None }
+
+  private def open(execution: Long, entry: Entry): Unit = {
+    unsettled.put(execution, entry)
+    roots.put(entry.write.root, entry.write)
+    Cancels.opened(entry.write.query, execution)
+    Steward.sendState(opening(entry.write))
+  }
+
+  /** Spark has told that an execution ended. */
+  def ended(execution: Long, query: Option[QueryExecution], time: Long): Unit =
+    entry(execution, query).foreach(end(_, time))
+
+  private def end(entry: Entry, time: Long): Unit = synchronized {
+    if (entry.endedAt.isEmpty) {
+      entry.endedAt = Some(time)
+      Steward.sendState(ending(entry.write, time))
+    }
+  }
+
+  /** Find what began or ended, by Spark's own account: a listener may miss events. */
+  def look(): Unit = {
+    val open = unsettled.synchronized(unsettled.asScala.toSeq)
+    val now = System.currentTimeMillis()
+    val running = Internals.running()
+    running.foreach { case (execution, query) => entry(execution, Some(query)) }
+    open.foreach { case (execution, entry) => if (!running.contains(execution)) end(entry, now) }
+  }
+
+  /** The steward has found or made the outcome of a query that was given up. */
+  def settled(query: Long): Unit = synchronized {
+    unsettled.values().removeIf(entry => entry.write.query == query && entry.endedAt.nonEmpty)
+  }
+
+  /** Give all that a new steward has to know, while nothing changes. */
+  def handOver(take: Seq[Seq[(String, Any)]] => Unit): Unit = synchronized(take(state))
+
+  private def state: Seq[Seq[(String, Any)]] =
+    roots.values().asScala.toSeq.map(write =>
+      Seq("event" -> "root", "root" -> write.root, "storage" -> write.storage)) ++
+      unsettled.values().asScala.toSeq.flatMap { entry =>
+        opening(entry.write) +: entry.endedAt.map(ending(entry.write, _)).toSeq
+      }
+
+  /** Secrets go through the pipe alone. */
+  private def opening(write: Write): Seq[(String, Any)] =
+    Seq("event" -> "open", "root" -> write.root, "query" -> write.query, "storage" -> write.storage)
+
+  private def ending(write: Write, time: Long): Seq[(String, Any)] =
+    Seq("event" -> "ended", "root" -> write.root, "query" -> write.query, "time" -> time)
+}

@@ -1,0 +1,187 @@
+"""How the steward ends queries that their driver has given up. No Spark, no process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from steward_process import APP, Driver
+
+from ffq_spark.errors import StoreFailed
+from ffq_spark.exchange.cancel import request_cancel
+from ffq_spark.format import layout
+from ffq_spark.format.ids import now_ms
+from ffq_spark.format.records import Outcome, QueryRecord
+from ffq_spark.spark import steward as module
+from ffq_spark.spark.lease_keeper import LeaseKeeper
+from ffq_spark.spark.steward import Steward
+from ffq_spark.store.local import LocalBackend
+
+BEAT = {"event": "beat"}
+
+
+class Office:
+    """A steward in this process, and the orders that it gave."""
+
+    def __init__(self) -> None:
+        self.orders: list[Any] = []
+        self.keeper = LeaseKeeper()
+        self.steward = Steward(self.keeper, self.orders.append)
+        self.send({"event": "hello", "initiator": APP, "lease_seconds": 30})
+
+    def send(self, *events: Any) -> None:
+        for event in events:
+            if event["event"] == "open":
+                self.keeper.add(event["root"], event["storage"])
+                self.keeper.opened(event["root"], event["query"])
+            self.steward.take(event)
+
+    def settled(self) -> list[int]:
+        return [order["query"] for order in self.orders if order["order"] == "settled"]
+
+    def wait_out(self) -> None:
+        """Let the time pass in which late tasks may still open a query."""
+        for _ in range(module._LATE_BEATS):
+            self.send(BEAT)
+        self.steward.look()
+
+
+@pytest.fixture
+def office() -> Office:
+    return Office()
+
+
+@pytest.fixture
+def driver(root: str) -> Driver:
+    return Driver(root)
+
+
+def test_a_write_that_was_given_up_is_aborted_once(office: Office, driver: Driver) -> None:
+    office.send(driver.open())
+    office.steward.look()
+    assert driver.ledger.outcome(driver.query) is None
+    office.send(driver.give_up())
+    office.steward.look()
+    first = driver.outcome(driver.query)
+    assert first.outcome is Outcome.ABORTED
+    office.send(driver.give_up())
+    office.wait_out()
+    assert office.settled() == [driver.query]
+    assert driver.outcome(driver.query) == first
+
+
+def test_a_commit_that_came_first_stays(office: Office, driver: Driver) -> None:
+    office.send(driver.open())
+    query = driver.begin()
+    driver.query = query.query
+    office.send(driver.open())
+    driver.commit(query, driver.attempt(query))
+    office.send(driver.give_up())
+    office.steward.look()
+    assert driver.outcome(query.query).outcome is Outcome.COMMITTED
+    assert office.settled() == [query.query]
+
+
+def test_a_write_that_was_asked_to_end_is_canceled(office: Office, driver: Driver) -> None:
+    office.send(driver.open())
+    request_cancel(driver.store, driver.query, "too slow", who="ann")
+    office.send(driver.give_up())
+    office.steward.look()
+    outcome = driver.outcome(driver.query)
+    assert (outcome.outcome, outcome.who) == (Outcome.CANCELED, "ann")
+
+
+def test_nothing_is_recorded_of_a_query_that_never_began(office: Office, driver: Driver) -> None:
+    driver.query += 1
+    office.send(driver.open(), driver.give_up())
+    office.steward.look()
+    assert office.settled() == []
+    office.wait_out()
+    assert office.settled() == [driver.query]
+    assert driver.ledger.outcome(driver.query) is None
+
+
+def test_a_killed_task_that_opens_a_given_up_query_late_is_met(
+    office: Office, driver: Driver
+) -> None:
+    """The record of a micro-batch is made on the driver, and stored by whichever task is first."""
+    driver.query += 1
+    record = QueryRecord(driver.query, APP, 0, "append", now_ms(), 30)
+    office.send(driver.open(), driver.give_up())
+    office.steward.look()
+    driver.ledger.open(record)
+    office.wait_out()
+    assert driver.outcome(driver.query).outcome is Outcome.ABORTED
+    assert office.settled() == [driver.query]
+
+
+def test_a_later_write_of_the_same_number_may_commit(office: Office, driver: Driver) -> None:
+    """A write that failed before its query began is made again, with the user's own number."""
+    query = driver.begin()
+    driver.query = query.query
+    office.send(driver.open(), driver.give_up(query.created_at_ms - 1))
+    office.steward.look()
+    office.send(driver.open())
+    office.wait_out()
+    assert office.settled() == []
+    driver.commit(query, driver.attempt(query))
+    office.send(driver.give_up())
+    office.steward.look()
+    assert driver.outcome(query.query).outcome is Outcome.COMMITTED
+
+
+def test_what_storage_refuses_is_done_later(
+    office: Office, driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise StoreFailed("out of order")
+
+    office.send(driver.open(), driver.give_up())
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "end_abandoned", refuse)
+        office.steward.look()
+        assert office.settled() == []
+    office.steward.look()
+    assert office.settled() == [driver.query]
+
+
+@pytest.mark.parametrize("given_up", [False, True])
+def test_a_look_at_hundreds_of_queries_asks_storage_a_bounded_number_of_times(
+    office: Office, driver: Driver, monkeypatch: pytest.MonkeyPatch, given_up: bool
+) -> None:
+    queries = [driver.begin().query for _ in range(300)]
+    for driver.query in queries:
+        office.send(driver.open(), *[driver.give_up()] * given_up)
+    calls: list[str] = []
+
+    def counted(name: str) -> Any:
+        usual = getattr(LocalBackend, name)
+
+        def call(self: LocalBackend, path: str, *rest: Any) -> Any:
+            if path.startswith(layout.QUERIES):
+                calls.append(path)
+            return usual(self, path, *rest)
+
+        return call
+
+    for name in ("read", "create", "write", "scan", "delete"):
+        monkeypatch.setattr(LocalBackend, name, counted(name))
+    most = module._QUERIES_PER_LOOK * (4 if given_up else 1)
+    for _ in range(6):
+        before = len(calls)
+        office.steward.look()
+        assert 0 < len(calls) - before <= most
+    asked = {path.split("/")[-1].split(".")[0] for path in calls}
+    assert asked == {str(query) for query in queries}, "some queries were never looked at"
+    office.steward.look()
+    assert len(office.settled()) == (300 if given_up else 0)
+
+
+def test_new_credentials_replace_expired_ones() -> None:
+    keeper = LeaseKeeper()
+    for secret in ("old", "new"):
+        keeper.add("s3://bucket/x", {"storage.secret": secret})
+    assert keeper.store("s3://bucket/x")._options["secret"] == "new"
+    same = keeper.store("s3://bucket/x")
+    keeper.add("s3://bucket/x", {"storage.secret": "new"})
+    assert keeper.store("s3://bucket/x") is same
