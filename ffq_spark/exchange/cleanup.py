@@ -15,14 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ffq_spark.errors import BadOption, CorruptRecord, FfqError
-from ffq_spark.exchange import attempts, batches, consumers, leases, retention
+from ffq_spark.exchange import attempts, batches, leases, retention
 from ffq_spark.exchange.ledger import Ledger
 from ffq_spark.exchange.removal import GcReport, OnRemoved, Removal
 from ffq_spark.exchange.settled import Settled
 from ffq_spark.exchange.unrecorded import map_tasks, stale_by_ffq, stale_without_records
+from ffq_spark.exchange.versions import release_finished
 from ffq_spark.format import layout
 from ffq_spark.format.ids import now_ms, query_time_ms
-from ffq_spark.format.records import Outcome, OutcomeRecord, QueryRecord, StepBody, StepRecord
+from ffq_spark.format.records import Outcome, OutcomeRecord, QueryRecord, StepBody
 from ffq_spark.store import Directory, Store
 
 RULES = ("registered", "ffq")
@@ -207,25 +208,22 @@ class _Sweep:
             self._removal.remove_file(manifest, len(data))
 
     def _expire(self, before: int) -> None:
-        steps = self._expirable(before)
+        if not self._report.dry_run:
+            release_finished(self._store, self._ledger)
+        steps = list(retention.expirable_steps(self._store, before))
         # The marker comes first: whoever then misses a file can say why, and who asks to hold a
         # step or to go back to it sees the marker, or is seen by the second look.
         if not self._report.dry_run:
             for step in steps:
                 self._store.create_once(layout.expired(step.step), b"{}\n")
             marked = {step.step for step in steps}
-            steps = [step for step in self._expirable(before) if step.step in marked]
+            expirable = retention.expirable_steps(self._store, before)
+            steps = [step for step in expirable if step.step in marked]
         for step in steps:
             self._removal.remove(self._registered(step.body))
             # The manifest goes last: while it is there, the next collector finishes this work.
             self._removal.remove_file(step.body.manifest, step.body.manifest_bytes)
             self._report.expired.append(step.step)
-
-    def _expirable(self, before: int) -> list[StepRecord]:
-        # Holds are looked at before the log: a rollback holds until the log has it.
-        first = consumers.needed_from(self._store)
-        steps = retention.expirable_steps(self._store, before)
-        return [step for step in steps if first is None or step.step < first]
 
     def _registered(self, body: StepBody) -> Iterator[Directory]:
         """The attempts that a step names, and the directories they lie in."""

@@ -66,7 +66,9 @@ def cut(exchanges: Iterable[Exchange | str], stream: str | None = None) -> Cut:
         roots = ", ".join(exchange.root for exchange in opened)
         raise NoCommonVersion(f"no batch of stream {stream} is in all of {roots}")
     for store, (_, _, step) in zip(stores, found, strict=True):
-        StepLog(store).refuse_expired(step)
+        log = StepLog(store)
+        if log.expired():
+            log.refuse_any_expired(shown.step for shown in log.visible(step))
     epoch, batch, _ = found[0]
     steps = tuple((e, step) for e, (_, _, step) in zip(opened, found, strict=True))
     return Cut(stream, epoch, batch, steps)
