@@ -100,15 +100,17 @@ def _record(store: Store, path: str, record: JsonRecord, check: Check) -> None:
     in force whenever the answer is known already.
     """
     check()
-    before = store.read_optional(path)
-    store.replace(path, record.encode())
+    before, data = store.read_optional(path), record.encode()
+    store.replace(path, data)
     try:
         check()
     except StepExpired:
-        if before is None:
-            store.delete(path)
-        else:
-            store.replace(path, before)
+        # Another process may have recorded itself under this name meanwhile.
+        if store.read_optional(path) == data:
+            if before is None:
+                store.delete(path)
+            else:
+                store.replace(path, before)
         raise
 
 
