@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from ffq_spark.errors import BadOption, CorruptRecord, FfqError
 from ffq_spark.exchange import attempts, batches, leases, retention
+from ffq_spark.exchange.clock import trusted_now_ms
 from ffq_spark.exchange.ledger import Ledger
 from ffq_spark.exchange.removal import GcReport, OnRemoved, Removal
 from ffq_spark.exchange.settled import Settled
 from ffq_spark.exchange.unrecorded import map_tasks, stale_by_ffq, stale_without_records
 from ffq_spark.exchange.versions import release_finished
 from ffq_spark.format import layout
-from ffq_spark.format.ids import now_ms, query_time_ms
+from ffq_spark.format.ids import query_time_ms
 from ffq_spark.format.records import Outcome, OutcomeRecord, QueryRecord, StepBody
 from ffq_spark.store import Directory, Store
 
@@ -34,7 +35,7 @@ _LEFTOVER_MS = 3600 * 1000
 
 def inactive_queries(store: Store, now: int | None = None) -> dict[int, str]:
     """Queries that are no longer active, and why: their outcome, or `lease gone`."""
-    moment = now_ms() if now is None else now
+    moment = trusted_now_ms(store) if now is None else now
     found: dict[int, str] = {}
     opened, ended = _queries(store)
     over = frozenset(ended)
@@ -70,7 +71,7 @@ def collect(
         raise BadOption("a time to live cannot be negative", option="ttl")
     report = GcReport(dry_run)
     removal = Removal(store, report, on_removed)
-    sweep = _Sweep(store, ttl_ms, now_ms() if now is None else now, report, removal)
+    sweep = _Sweep(store, ttl_ms, trusted_now_ms(store) if now is None else now, report, removal)
     stored = attempts.numbers(store, layout.DATA)
     if _has_records(store):
         if rule == "ffq":
@@ -236,12 +237,23 @@ class _Sweep:
             own = is_registered(directory.path)
             yield directory if own else Directory(directory.path, [])
 
+    def _is_live(self, path: str) -> bool:
+        """Whether a file is of a query that has not ended: an upload may take longer than a TTL."""
+        name = path.removeprefix(f"{layout.MANIFESTS}/").removeprefix(f"{layout.DATA}/")
+        query = layout.parse_number(name.partition("/")[0].removesuffix(".arrow"))
+        if query is None or self._store.read_optional(layout.query(query)) is None:
+            return False
+        # A query that has only just been fenced by a dry run still has no outcome.
+        return query not in self._report.fenced and self._ledger.outcome(query) is None
+
     def _leftovers(self) -> None:
         """Temporary files and uploads that were never finished, leases of the dead."""
         before = self._now - max(self._ttl_ms, _LEFTOVER_MS)
         dry_run = self._report.dry_run
         with self._reported("leftovers"):
-            self._report.leftovers += self._store.remove_leftovers(before, dry_run=dry_run)
+            self._report.leftovers += self._store.remove_leftovers(
+                before, dry_run=dry_run, spared=self._is_live
+            )
         for entry in self._store.list(layout.LEASES):
             with self._reported(f"lease {entry.name}"):
                 initiator = entry.name.removesuffix(".json")

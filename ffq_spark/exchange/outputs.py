@@ -20,7 +20,7 @@ from ffq_spark.exchange.job import WriteJob
 from ffq_spark.exchange.large_parts import Limits, read_large_part
 from ffq_spark.exchange.ledger import AttemptOutput
 from ffq_spark.exchange.part_file import Checked, check_part
-from ffq_spark.exchange.reader import Part
+from ffq_spark.exchange.reader import Part, validate
 from ffq_spark.exchange.row_partitions import row_partitions
 from ffq_spark.exchange.sorting import check_sorted
 from ffq_spark.format import layout, manifest
@@ -144,6 +144,8 @@ def _placed(store: Store, job: WriteJob, part: Part, checked: Checked) -> Iterat
         raise BadCommit(f"partition {part['reduce']} of {exchange.partitions}: {path}")
     batches = read_large_part(store, part, Decoder(exchange.schema), _LIMITS, checked)
     for batch in check_sorted(batches, job.sort_by, path):
+        # Only Spark's own strings are known to be meant as they are.
+        validate(batch, path, full=True, any_bytes=False)
         if exchange.weight is not None and batch.column(exchange.weight).null_count:
             raise BadCommit(f"a row has no weight: {path}")
         if exchange.partitions > 1 and np.any(row_partitions(exchange, batch) != part["reduce"]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from pyspark.sql.datasource import (
     EqualNullSafe,
@@ -18,6 +19,7 @@ from pyspark.sql.datasource import (
 
 from ffq_spark.exchange.pruning import Predicate
 
+_REPLACEMENT = "\ufffd"
 _RANGES: dict[type[Filter], str] = {
     LessThan: "<",
     LessThanOrEqual: "<=",
@@ -38,7 +40,7 @@ def predicates(filters: Iterable[Filter]) -> list[Predicate]:
 
 def _predicate(filter: Filter) -> Predicate | None:
     attribute: tuple[str, ...] = getattr(filter, "attribute", ())
-    if len(attribute) != 1:
+    if len(attribute) != 1 or _is_blurred(getattr(filter, "value", None)):
         return None
     column = attribute[0]
     if isinstance(filter, IsNull):
@@ -53,3 +55,9 @@ def _predicate(filter: Filter) -> Predicate | None:
     op = _RANGES.get(type(filter))
     value = getattr(filter, "value", None)
     return None if op is None or value is None else Predicate(column, op, (value,))
+
+
+def _is_blurred(value: Any) -> bool:
+    """Whether a value may stand for other bytes: Java decodes those that are no UTF-8 to this."""
+    values = value if isinstance(value, list | tuple) else (value,)
+    return any(isinstance(one, str) and _REPLACEMENT in one for one in values)
