@@ -109,6 +109,14 @@ def test_info_tells_schema_rows_bytes_and_a_ticket_for_each_task(
     assert (again.total_records, again.schema) == (known.rows, known.schema)
 
 
+def test_strings_of_any_bytes_are_read_and_looked_up(connect: Any, root: str) -> None:
+    texts = pa.array([b"a", b"\xff"], pa.binary()).view(pa.string())
+    write(root, pa.record_batch({"id": texts, "v": [1, 2]}), statistics=("all",))
+    exchange = connect({"orders": root}).exchange("orders")
+    assert exchange.read().read_all().num_rows == 2
+    assert exchange.lookup("\udcff")["v"].to_pylist() == [2]
+
+
 @pytest.mark.parametrize("remembered", [True, False])
 def test_a_ticket_whose_snapshot_has_expired_says_so(
     connect: Any, two_steps: ffq.Exchange, remembered: bool
