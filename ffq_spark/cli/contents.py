@@ -10,6 +10,7 @@ import click
 from ffq_spark.cli.context import FINDING, verb
 from ffq_spark.cli.output import Output, human_bytes
 from ffq_spark.exchange.exchange import Exchange
+from ffq_spark.format.texts import readable_rows
 
 
 @click.command()
@@ -30,7 +31,7 @@ def lookup(
     Only the partition that can hold the key is opened. Exit code 1: there is no such row.
     """
     table = Exchange(root, storage).lookup(key, columns=columns, as_of_step=as_of_step)
-    output.table(table.schema.names, [tuple(row.values()) for row in table.to_pylist()])
+    output.table(table.schema.names, [tuple(row.values()) for row in readable_rows(table)])
     return 0 if table.num_rows else FINDING
 
 

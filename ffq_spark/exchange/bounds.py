@@ -9,10 +9,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ffq_spark.format.texts import as_binary, is_text
+
 
 @dataclass(frozen=True)
 class Bounds:
-    """Of one column; both ends are None if it has no value but nulls. Times are integers."""
+    """Of one column; both ends are None if it has no value but nulls. Times are integers.
+
+    Strings are compared as bytes, as Spark does.
+    """
 
     least: Any
     greatest: Any
@@ -28,12 +33,32 @@ def bounds(tables: Iterable[pa.Table], columns: Sequence[str]) -> dict[str, Boun
     """
     parts = [table for table in tables if table.num_rows]
     found = {name: _merged([_of_table(table, name) for table in parts]) for name in columns}
-    return {name: known for name, known in found.items() if known is not None}
+    known = {name: of for name, of in found.items() if of is not None}
+    texts = {field.name for table in parts for field in _stats(table) if _is_text(field)}
+    decoded = {name: _decoded(of) if name in texts else of for name, of in known.items()}
+    return {name: of for name, of in decoded.items() if of is not None}
+
+
+def _stats(table: pa.Table) -> Iterable[pa.Field]:
+    return table.schema.field("stats").type if "stats" in table.schema.names else ()
+
+
+def _is_text(field: pa.Field) -> bool:
+    return is_text(field.type.field("min").type)
+
+
+def _decoded(bounds: Bounds) -> Bounds | None:
+    """Bounds as str, unless one of them is no UTF-8."""
+    ends = (bounds.least, bounds.greatest)
+    try:
+        least, greatest = (None if end is None else end.decode() for end in ends)
+    except UnicodeDecodeError:
+        return None
+    return Bounds(least, greatest, bounds.nulls)
 
 
 def _of_table(table: pa.Table, name: str) -> Bounds | None:
-    stats = table.schema.field("stats").type if "stats" in table.schema.names else ()
-    if name not in {field.name for field in stats}:
+    if name not in {field.name for field in _stats(table)}:
         return None
     column = pc.struct_field(table["stats"], name)
     low, high = (_plain(pc.struct_field(column, field)) for field in ("min", "max"))
@@ -54,7 +79,9 @@ def _of_table(table: pa.Table, name: str) -> Bounds | None:
 
 
 def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Python's own dates end at the year 9999."""
+    """Values that Python can hold: its dates end at the year 9999, its text is UTF-8."""
+    if is_text(values.type):
+        return values.cast(as_binary(values.type))
     if not pa.types.is_temporal(values.type):
         return values
     return values.cast(pa.int32() if values.type.bit_width == 32 else pa.int64())

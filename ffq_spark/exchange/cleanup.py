@@ -15,15 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ffq_spark.errors import BadOption, CorruptRecord, FfqError
-from ffq_spark.exchange import attempts, claims, consumers, leases, retention
+from ffq_spark.exchange import attempts, claims, leases, retention
 from ffq_spark.exchange.claims import Claim
+from ffq_spark.exchange.clock import trusted_now_ms
 from ffq_spark.exchange.ledger import Ledger
 from ffq_spark.exchange.removal import GcReport, OnRemoved, Removal
 from ffq_spark.exchange.settled import Settled
 from ffq_spark.exchange.unrecorded import map_tasks, stale_by_ffq, stale_without_records
+from ffq_spark.exchange.versions import release_finished
 from ffq_spark.format import layout
-from ffq_spark.format.ids import now_ms, query_time_ms
-from ffq_spark.format.records import Outcome, OutcomeRecord, QueryRecord, StepBody, StepRecord
+from ffq_spark.format.ids import query_time_ms
+from ffq_spark.format.records import Outcome, OutcomeRecord, QueryRecord, StepBody
 from ffq_spark.store import Directory, Store
 
 RULES = ("registered", "ffq")
@@ -34,7 +36,7 @@ _LEFTOVER_MS = 3600 * 1000
 
 def inactive_queries(store: Store, now: int | None = None) -> dict[int, str]:
     """Queries that are no longer active, and why: their outcome, or `lease gone`."""
-    moment = now_ms() if now is None else now
+    moment = trusted_now_ms(store) if now is None else now
     found: dict[int, str] = {}
     opened, ended = _queries(store)
     over = frozenset(ended)
@@ -70,7 +72,7 @@ def collect(
         raise BadOption("a time to live cannot be negative", option="ttl")
     report = GcReport(dry_run)
     removal = Removal(store, report, on_removed)
-    sweep = _Sweep(store, ttl_ms, now_ms() if now is None else now, report, removal)
+    sweep = _Sweep(store, ttl_ms, trusted_now_ms(store) if now is None else now, report, removal)
     stored = attempts.numbers(store, layout.DATA)
     if _has_records(store):
         if rule == "ffq":
@@ -208,25 +210,22 @@ class _Sweep:
             self._removal.remove_file(manifest, len(data))
 
     def _expire(self, before: int) -> None:
-        steps = self._expirable(before)
+        if not self._report.dry_run:
+            release_finished(self._store, self._ledger)
+        steps = list(retention.expirable_steps(self._store, before))
         # The marker comes first: whoever then misses a file can say why, and who asks to hold a
         # step or to go back to it sees the marker, or is seen by the second look.
         if not self._report.dry_run:
             for step in steps:
                 self._store.create_once(layout.expired(step.step), b"{}\n")
             marked = {step.step for step in steps}
-            steps = [step for step in self._expirable(before) if step.step in marked]
+            expirable = retention.expirable_steps(self._store, before)
+            steps = [step for step in expirable if step.step in marked]
         for step in steps:
             self._removal.remove(self._registered(step.body))
             # The manifest goes last: while it is there, the next collector finishes this work.
             self._removal.remove_file(step.body.manifest, step.body.manifest_bytes)
             self._report.expired.append(step.step)
-
-    def _expirable(self, before: int) -> list[StepRecord]:
-        # Holds are looked at before the log: a rollback holds until the log has it.
-        first = consumers.needed_from(self._store)
-        steps = retention.expirable_steps(self._store, before)
-        return [step for step in steps if first is None or step.step < first]
 
     def _registered(self, body: StepBody) -> Iterator[Directory]:
         """The attempts that a step names, and the directories they lie in."""
@@ -239,12 +238,23 @@ class _Sweep:
             own = is_registered(directory.path)
             yield directory if own else Directory(directory.path, [])
 
+    def _is_live(self, path: str) -> bool:
+        """Whether a file is of a query that has not ended: an upload may take longer than a TTL."""
+        name = path.removeprefix(f"{layout.MANIFESTS}/").removeprefix(f"{layout.DATA}/")
+        query = layout.parse_number(name.partition("/")[0].removesuffix(".arrow"))
+        if query is None or self._store.read_optional(layout.query(query)) is None:
+            return False
+        # A query that has only just been fenced by a dry run still has no outcome.
+        return query not in self._report.fenced and self._ledger.outcome(query) is None
+
     def _leftovers(self) -> None:
         """Temporary files and uploads that were never finished, leases of the dead."""
         before = self._now - max(self._ttl_ms, _LEFTOVER_MS)
         dry_run = self._report.dry_run
         with self._reported("leftovers"):
-            self._report.leftovers += self._store.remove_leftovers(before, dry_run=dry_run)
+            self._report.leftovers += self._store.remove_leftovers(
+                before, dry_run=dry_run, spared=self._is_live
+            )
         for entry in self._store.list(layout.LEASES):
             with self._reported(f"lease {entry.name}"):
                 initiator = entry.name.removesuffix(".json")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ffq_spark.errors import BadOption, ExchangeNotFound, StepExpired, StepNotFound
@@ -11,6 +12,9 @@ from ffq_spark.format.ids import now_ms
 from ffq_spark.format.records import JsonRecord
 from ffq_spark.options import safe_name
 from ffq_spark.store import Store
+
+Check = Callable[[], None]
+"""Raises StepExpired if data that somebody is about to rely on may have been removed."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,17 @@ def forget(store: Store, consumer: str) -> None:
     store.delete(layout.consumer(_name(consumer)))
 
 
+def start_consumer(store: Store, consumer: str, step: int, check: Check) -> None:
+    """Record where a consumer begins, unless `check` finds that data it needs has expired.
+
+    >>> store = Store("memory://doc-start-consumer")
+    >>> start_consumer(store, "dashboard", 3, lambda: None)
+    >>> find(store, "dashboard").step
+    3
+    """
+    _record(store, layout.consumer(consumer), ConsumerRecord(consumer, step, now_ms()), check)
+
+
 def hold(store: Store, name: str, step: int) -> HoldRecord:
     """Keep a step readable, with all that are visible with it, until it is released."""
     log = StepLog(store)
@@ -72,15 +87,31 @@ def hold(store: Store, name: str, step: int) -> HoldRecord:
     if not 1 <= step <= last:
         raise StepNotFound(f"there is no step {step}; there are 1 to {last}")
     record = HoldRecord(_name(name), step, now_ms())
-    store.replace(layout.hold(name), record.encode())
-    try:
-        # Expiry marks steps and then looks for holds: either it sees this one, or the mark is seen.
-        for marked in log.expired() & {kept.step for kept in log.visible(step)}:
-            log.refuse_expired(marked)
-    except StepExpired:
-        release(store, name)
-        raise
+    visible = [kept.step for kept in log.visible(step)]
+    _record(store, layout.hold(name), record, lambda: log.refuse_any_expired(visible))
     return record
+
+
+def _record(store: Store, path: str, record: JsonRecord, check: Check) -> None:
+    """Write a record that retention respects; restore the one before if `check` fails.
+
+    Retention marks steps and then reads these records again: either it sees this one, or the
+    check after the write sees the mark. The check before the write keeps a record of the same name
+    in force whenever the answer is known already.
+    """
+    check()
+    before, data = store.read_optional(path), record.encode()
+    store.replace(path, data)
+    try:
+        check()
+    except StepExpired:
+        # Another process may have recorded itself under this name meanwhile.
+        if store.read_optional(path) == data:
+            if before is None:
+                store.delete(path)
+            else:
+                store.replace(path, before)
+        raise
 
 
 def holds(store: Store) -> list[HoldRecord]:
@@ -94,14 +125,6 @@ def holds(store: Store) -> list[HoldRecord]:
 def release(store: Store, name: str) -> None:
     """End a hold."""
     store.delete(layout.hold(_name(name)))
-
-
-def needed_from(store: Store) -> int | None:
-    """The oldest step that a consumer or a hold still needs, if any does."""
-    log = StepLog(store)
-    wanted = [record.step + 1 for record in consumers(store)]
-    wanted += [log.visible(record.step)[0].step for record in holds(store)]
-    return min(wanted, default=None)
 
 
 def _name(value: str) -> str:

@@ -78,7 +78,9 @@ def cut(exchanges: Iterable[Exchange | str], stream: str | None = None) -> Cut:
         roots = ", ".join(exchange.root for exchange in opened)
         raise NoCommonVersion(f"no batch of stream {stream} is in all of {roots}")
     for store, held in zip(stores, found, strict=True):
-        StepLog(store).refuse_expired(held.step)
+        log = StepLog(store)
+        if log.expired():
+            log.refuse_any_expired(shown.step for shown in log.visible(held.step))
     steps = tuple((e, held.step) for e, held in zip(opened, found, strict=True))
     return Cut(stream, found[0].epoch, found[0].batch, steps)
 

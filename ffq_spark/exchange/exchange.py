@@ -163,7 +163,8 @@ class Exchange:
     def lookup(self, key: Any, **options: Unpack[ReadArguments]) -> pa.Table:
         """All rows of one key: only the partition that can hold it is opened.
 
-        `key` is a value, a tuple in the order of the keys, or a dict by column.
+        `key` is a value, a tuple in the order of the keys, or a dict by column. A string that is no
+        UTF-8 is given as bytes.
         """
         snapshot, chosen = self._snapshot(options)
         exchange = snapshot.exchange

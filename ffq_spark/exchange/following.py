@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate
 
 from ffq_spark.errors import Replaced
@@ -56,3 +57,21 @@ def steps_between(log: StepLog, start: int, end: int, options: ReadOptions) -> S
             message = f"step {step.step} replaces the steps that were read before it"
             raise Replaced(message, path=layout.step(step.step), option="onReplace")
     return found
+
+
+def check_available(log: StepLog, start: int, latest: int, options: ReadOptions) -> None:
+    """Raise StepExpired if data that a stream from `start` will hand out may have been removed."""
+    if not log.expired():
+        return
+    # A stream that begins at 0 begins with the current snapshot, which never expires.
+    needed = [] if start == 0 else _handed_out(log, start, latest, options)
+    if options.starting_step.isdecimal():
+        needed.append(int(options.starting_step))
+    log.refuse_any_expired(needed)
+
+
+def _handed_out(log: StepLog, start: int, latest: int, options: ReadOptions) -> list[int]:
+    # A stream that fails at a replaced step hands out none of it.
+    policy = "skip" if options.on_replace == "fail" else options.on_replace
+    steps = steps_between(log, start, latest, replace(options, on_replace=policy))
+    return [step.step for step in steps]

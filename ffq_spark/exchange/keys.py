@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from ffq_spark.errors import BadOption, UnsupportedType
 from ffq_spark.exchange.pruning import Predicate
 from ffq_spark.format.records import ExchangeRecord
+from ffq_spark.format.texts import array_of, is_text, text_value
 
 
 def key_predicates(exchange: ExchangeRecord, key: Any) -> list[Predicate]:
@@ -45,6 +46,8 @@ def _typed(name: str, kind: pa.DataType, value: Any) -> Any:
     if pa.types.is_nested(kind):
         raise UnsupportedType(f"no look-up by column {name!r} of type {kind}", option="keys")
     try:
+        if is_text(kind) and isinstance(value, str | bytes):
+            return text_value(value)
         if isinstance(value, str) and not pa.types.is_string(kind):
             # A key typed at a command line.
             return pa.scalar(value).cast(kind).as_py()
@@ -70,4 +73,4 @@ def _equals(column: pa.Array, value: Any) -> pa.Array:
         return pc.is_null(column)
     if value != value:
         return pc.is_nan(column)
-    return pc.equal(column, pa.scalar(value, column.type))
+    return pc.equal(column, array_of([value], column.type)[0])

@@ -219,6 +219,11 @@ class StepLog:
             message = f"the data of step {number} was removed after its retention"
             raise StepExpired(message, path=self._store.url(path))
 
+    def refuse_any_expired(self, numbers: Iterable[int]) -> None:
+        """Raise StepExpired if the data of any of these steps may have been removed."""
+        for number in sorted(self.expired().intersection(numbers)):
+            self.refuse_expired(number)
+
     def expired(self) -> set[int]:
         """The steps whose data may have been removed."""
         names = (layout.parse_step(entry.name) for entry in self._store.list(layout.EXPIRED))

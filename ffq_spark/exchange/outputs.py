@@ -20,11 +20,11 @@ from ffq_spark.exchange.job import WriteJob
 from ffq_spark.exchange.large_parts import Limits, read_large_part
 from ffq_spark.exchange.ledger import AttemptOutput
 from ffq_spark.exchange.part_file import Checked, check_part
-from ffq_spark.exchange.reader import Part
+from ffq_spark.exchange.reader import Part, validate
+from ffq_spark.exchange.row_partitions import row_partitions
 from ffq_spark.exchange.sorting import check_sorted
 from ffq_spark.format import layout, manifest
 from ffq_spark.format.digest import Digest
-from ffq_spark.format.hashing import partition_ids
 from ffq_spark.format.layout import AttemptId
 from ffq_spark.format.payload import Decoder
 from ffq_spark.store import Store
@@ -144,14 +144,13 @@ def _placed(store: Store, job: WriteJob, part: Part, checked: Checked) -> Iterat
         raise BadCommit(f"partition {part['reduce']} of {exchange.partitions}: {path}")
     batches = read_large_part(store, part, Decoder(exchange.schema), _LIMITS, checked)
     for batch in check_sorted(batches, job.sort_by, path):
+        # Only Spark's own strings are known to be meant as they are.
+        validate(batch, path, full=True, any_bytes=False)
         if exchange.weight is not None and batch.column(exchange.weight).null_count:
             raise BadCommit(f"a row has no weight: {path}")
-        if exchange.partitions > 1:
-            keys = [batch.column(name) for name in exchange.keys]
-            ids = partition_ids(keys, exchange.partitions, exchange.hash)
-            if np.any(ids != part["reduce"]):
-                told = f"rows of other partitions than {part['reduce']} by hash={exchange.hash}"
-                raise CorruptPart(told, path=path)
+        if exchange.partitions > 1 and np.any(row_partitions(exchange, batch) != part["reduce"]):
+            told = f"rows of other partitions than {part['reduce']} by hash={exchange.hash}"
+            raise CorruptPart(told, path=path)
         yield batch
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ffq_spark.exchange.job import WriteJob
-from ffq_spark.format.hashing import partition_ids
+from ffq_spark.exchange.row_partitions import row_partitions
 from ffq_spark.format.ordering import sort_indices
 from ffq_spark.format.statistics import segment_statistics
 
@@ -38,9 +38,8 @@ def arrange(batch: pa.RecordBatch, job: WriteJob) -> Block:
     exchange = job.exchange
     if exchange.partitions == 1:
         return Block(batch, np.array([0, batch.num_rows], np.int32))
-    keys = [batch.column(name) for name in exchange.keys]
     # Sixteen bits make numpy's stable sort a radix sort.
-    ids = partition_ids(keys, exchange.partitions, exchange.hash).astype(np.uint16)
+    ids = row_partitions(exchange, batch).astype(np.uint16)
     counts = np.bincount(ids, minlength=exchange.partitions)
     bounds = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
     return Block(batch.take(pa.array(np.argsort(ids, kind="stable"))), bounds)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ffq_spark.format.hashing import partition_ids
 from ffq_spark.format.records import ExchangeRecord
+from ffq_spark.format.texts import array_of
 
 _MAX_COMBINATIONS = 4096
 _FEW_VALUES = 64
@@ -23,7 +24,8 @@ _FEW_VALUES = 64
 class Predicate:
     """A condition on one column, all of which must hold: `in`, `<`, `<=`, `>`, `>=`.
 
-    `in` stands for equality too; None among its values means that null matches.
+    `in` stands for equality too; None among its values means that null matches. A string that is
+    no UTF-8 is given as bytes.
     """
 
     column: str
@@ -59,7 +61,7 @@ def matching_partitions(
     rows = list(itertools.product(*candidates))
     try:
         columns = [
-            pa.array([row[position] for row in rows], schema.field(key).type)
+            array_of([row[position] for row in rows], schema.field(key).type)
             for position, key in enumerate(exchange.keys)
         ]
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -136,6 +138,6 @@ def _compare(compare: Any, bound: pa.Array, value: Any) -> NDArray[np.bool_]:
     if value != value:
         # NaN is above every number for Spark and beside them all for Arrow.
         return np.ones(len(bound), np.bool_)
-    found = compare(bound, pa.scalar(value, bound.type))
+    found = compare(bound, array_of([value], bound.type)[0])
     result: NDArray[np.bool_] = found.fill_null(True).to_numpy(zero_copy_only=False)
     return result

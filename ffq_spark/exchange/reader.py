@@ -18,6 +18,7 @@ from ffq_spark.format.chunks import check_chunks
 from ffq_spark.format.conform import conform
 from ffq_spark.format.index import Chunk
 from ffq_spark.format.payload import Decoder
+from ffq_spark.format.texts import as_binary
 from ffq_spark.options import ReadOptions
 from ffq_spark.store import Credits, ReadTotals, Store
 
@@ -247,10 +248,13 @@ def check_counts(rows: int, batches: int, part: Part, path: str) -> None:
         raise CorruptPart(message, path=path)
 
 
-def validate(batch: pa.RecordBatch, path: str, *, full: bool) -> None:
-    """Refuse a batch whose buffers cannot be what they say."""
+def validate(batch: pa.RecordBatch, path: str, *, full: bool, any_bytes: bool = True) -> None:
+    """Refuse a batch whose buffers cannot be what they say; strings may hold any bytes, or not."""
     try:
-        batch.validate(full=full)
+        batch.validate()
+        for column in batch.columns if full else ():
+            kind = as_binary(column.type) if any_bytes else column.type
+            (column if kind == column.type else column.view(kind)).validate(full=True)
     except pa.ArrowException as error:
         raise CorruptPart(f"not valid Arrow data: {error}", path=path) from error
 

@@ -12,9 +12,9 @@ from ffq_spark.errors import CorruptPart, CorruptRecord, FfqError
 from ffq_spark.exchange.attempts import read_index
 from ffq_spark.exchange.column_ranges import check_directory
 from ffq_spark.exchange.reader import Part, decode_part, fetch_part
+from ffq_spark.exchange.row_partitions import row_partitions
 from ffq_spark.exchange.snapshot import READ_SCHEMA, Snapshot
 from ffq_spark.exchange.sorting import check_sorted
-from ffq_spark.format.hashing import partition_ids
 from ffq_spark.format.layout import AttemptId
 from ffq_spark.format.payload import Decoder
 from ffq_spark.format.records import ExchangeRecord
@@ -107,9 +107,7 @@ def _check_part(snapshot: Snapshot, part: Part, order: Sequence[str]) -> Iterato
 def _check_places(exchange: ExchangeRecord, batch: pa.RecordBatch, part: Part, path: str) -> None:
     if not exchange.keys:
         return
-    keys = [batch.column(name) for name in exchange.keys]
-    ids = partition_ids(keys, exchange.partitions, exchange.hash)
-    wrong = int(np.count_nonzero(ids != part["reduce"]))
+    wrong = int(np.count_nonzero(row_partitions(exchange, batch) != part["reduce"]))
     if wrong:
         raise CorruptPart(f"{wrong} rows belong to another partition", path=path)
 

@@ -91,7 +91,7 @@ def rollback(store: Store, step: int) -> StepRecord:
     # What cannot be planned now could not be read afterwards.
     snapshot.parts()
     ledger = Ledger(store)
-    _release_finished(store, ledger)
+    release_finished(store, ledger)
     query = ledger.begin("replace", new_initiator())
     hold = f"{_HOLD}{query.query}"
     try:
@@ -115,8 +115,8 @@ def _release(store: Store, hold: str) -> None:
         logger.warning("the hold %s stays: %s", hold, error)
 
 
-def _release_finished(store: Store, ledger: Ledger) -> None:
-    """End the holds of rollbacks that died: one that is in the log keeps its steps by itself."""
+def release_finished(store: Store, ledger: Ledger) -> None:
+    """Release the holds of rollbacks that died: a published one keeps its steps by itself."""
     for hold in consumers.holds(store):
         query = layout.parse_number(hold.name.removeprefix(_HOLD))
         if not hold.name.startswith(_HOLD) or query is None:

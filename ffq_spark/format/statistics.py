@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ffq_spark.errors import KeyColumnMissing, UnsupportedType
 from ffq_spark.format.manifest import stats_type
+from ffq_spark.format.texts import array_of, as_binary, is_text
 
 _AUTO_LIMIT = 32
 
@@ -134,12 +135,14 @@ def _where_null(column: pa.Array, values: NDArray[np.generic], fill: float) -> N
 
 def _any(column: pa.Array, starts: NDArray[np.int64]) -> tuple[pa.Array, pa.Array]:
     ends = [*starts[1:].tolist(), len(column)]
+    # Strings as bytes, which have the same order: not all of Spark's strings are UTF-8.
+    plain = column.cast(as_binary(column.type)) if is_text(column.type) else column
     found = [
-        pc.min_max(column.slice(start, end - start))
+        pc.min_max(plain.slice(start, end - start))
         for start, end in zip(starts.tolist(), ends, strict=True)
     ]
-    low = pa.array([pair["min"].as_py() for pair in found], column.type)
-    return low, pa.array([pair["max"].as_py() for pair in found], column.type)
+    low, high = ([pair[end].as_py() for pair in found] for end in ("min", "max"))
+    return array_of(low, column.type), array_of(high, column.type)
 
 
 def _is_fixed_width(kind: pa.DataType) -> bool:

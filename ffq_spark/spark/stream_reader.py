@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 
 from ffq_spark.errors import ExchangeNotFound, StepNotFound
 from ffq_spark.exchange import consumers
-from ffq_spark.exchange.following import next_end, steps_between
+from ffq_spark.exchange.following import check_available, next_end, steps_between
 from ffq_spark.exchange.ledger import Ledger
 from ffq_spark.exchange.pause import resting_place
 from ffq_spark.exchange.snapshot import Snapshot
@@ -44,9 +44,16 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Offset:
         step = self._initial_step()
+
+        def check() -> None:
+            latest = self._ledger.log.last_number()
+            check_available(self._ledger.log, step, latest, self._options)
+
         if self._options.consumer:
             # From here on retention keeps what this consumer is about to read.
-            consumers.record_progress(self._store, self._options.consumer, step)
+            consumers.start_consumer(self._store, self._options.consumer, step, check)
+        else:
+            check()
         return {"step": step}
 
     def _initial_step(self) -> int:
@@ -59,7 +66,6 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return last if known is None else known.step
         if int(start) > last + 1:
             raise StepNotFound(f"there is no step {start} yet; the newest is {last}")
-        self._ledger.log.refuse_expired(int(start))
         return int(start) - 1
 
     def getDefaultReadLimit(self) -> ReadLimit:

@@ -62,8 +62,14 @@ class Backend(Protocol):
         An object store may give a directory in several pieces, and has none without files.
         """
 
-    def remove_leftovers(self, before_ms: int, dry_run: bool) -> int:
-        """Remove temporary files and unfinished uploads older than a moment; how many."""
+    def remove_leftovers(self, before_ms: int, spared: Skip, dry_run: bool) -> int:
+        """Remove temporary files and unfinished uploads older than a moment; how many.
+
+        Uploads whose path is `spared` stay.
+        """
+
+    def clock_ms(self) -> int | None:
+        """Tell the time by the clock that dates files and uploads; None if that is not known."""
 
     def scan(self, path: str) -> Iterator[Entry]:
         """The children of a directory in any order, a few at a time; none if there is none."""

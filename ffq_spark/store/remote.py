@@ -187,8 +187,11 @@ class RemoteBackend:
             if info["type"] != "directory" and file.startswith(f"{path}/"):
                 yield file, int(info.get("size") or 0)
 
-    def remove_leftovers(self, before_ms: int, dry_run: bool) -> int:
+    def remove_leftovers(self, before_ms: int, spared: Skip, dry_run: bool) -> int:
         return 0
+
+    def clock_ms(self) -> int | None:
+        return None
 
     def scan(self, path: str) -> Iterator[Entry]:
         try:

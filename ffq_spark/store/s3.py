@@ -6,6 +6,7 @@ import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,7 @@ from fsspec.asyn import sync
 
 from ffq_spark.errors import BadOption
 from ffq_spark.format.layout import DATA, RECORDS
-from ffq_spark.store.backend import Entry
+from ffq_spark.store.backend import Entry, Skip
 from ffq_spark.store.multipart import upload
 from ffq_spark.store.remote import BULK, RemoteBackend
 from ffq_spark.store.retry import CutShort
@@ -101,14 +102,26 @@ class S3Backend(RemoteBackend):
                 return
             request["ContinuationToken"] = page["NextContinuationToken"]
 
-    def remove_leftovers(self, before_ms: int, dry_run: bool) -> int:
-        # Never beside them: the root may be shared with others' files.
-        return sum(self._abort_uploads(path, before_ms, dry_run) for path in (DATA, RECORDS))
+    def clock_ms(self) -> int | None:
+        place = self._place(RECORDS)
+        request = {"Bucket": place["Bucket"], "Prefix": f"{place['Key']}/", "MaxKeys": 1}
+        try:
+            answer = self._call("list_objects_v2", **request)
+            date = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
+        except (FileNotFoundError, KeyError, ValueError):
+            return None
+        return int(date.timestamp() * 1000)
 
-    def _abort_uploads(self, path: str, before_ms: int, dry_run: bool) -> int:
+    def remove_leftovers(self, before_ms: int, spared: Skip, dry_run: bool) -> int:
+        # Never beside them: the root may be shared with others' files.
+        places = (DATA, RECORDS)
+        return sum(self._abort_uploads(path, before_ms, spared, dry_run) for path in places)
+
+    def _abort_uploads(self, path: str, before_ms: int, spared: Skip, dry_run: bool) -> int:
         place, count = self._place(path), 0
         for old in self._uploads(place["Bucket"], f"{place['Key']}/"):
-            if old["Initiated"].timestamp() * 1000 >= before_ms:
+            name = path + old["Key"].removeprefix(place["Key"])
+            if old["Initiated"].timestamp() * 1000 >= before_ms or spared(name):
                 continue
             count += 1
             if not dry_run:

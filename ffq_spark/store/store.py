@@ -264,10 +264,22 @@ class Store:
         """All files below a directory, with their sizes."""
         return sorted(file for directory in self.tree(path) for file in directory.files)
 
-    def remove_leftovers(self, before_ms: int, *, dry_run: bool) -> int:
-        """Remove temporary files and unfinished uploads older than a moment; how many."""
+    def clock_ms(self) -> int | None:
+        """Tell the time by the storage's own clock, which dates files; None if it is not known."""
         try:
-            return self._backend.remove_leftovers(before_ms, dry_run)
+            return self._backend.clock_ms()
+        except Exception as error:
+            raise self._failed("read", "", error) from self._cause(error)
+
+    def remove_leftovers(
+        self, before_ms: int, *, dry_run: bool, spared: Skip = lambda _: False
+    ) -> int:
+        """Remove temporary files and unfinished uploads older than a moment; how many.
+
+        Uploads whose path is `spared` stay.
+        """
+        try:
+            return self._backend.remove_leftovers(before_ms, spared, dry_run)
         except Exception as error:
             raise self._failed("list", "", error) from self._cause(error)
 

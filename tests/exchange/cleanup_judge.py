@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Set
 from typing import Any
 
 import pyarrow as pa
@@ -70,17 +70,40 @@ class Judge:
     def expired(self, step: int) -> bool:
         return f"_ffq/expired/{step:020d}.json" in self._files
 
-    def may_expire(self, step: dict[str, Any]) -> bool:
-        return bool(step["version"] <= self.log[-1]["version"] - KEPT_VERSIONS)
+    @property
+    def paths(self) -> Set[str]:
+        """The files that there were at the last look."""
+        return self._before.keys()
 
-    def look(self, now: int, may_be_lost: Callable[[int], bool]) -> None:
+    def visible(self, number: int) -> set[int]:
+        """A step and all that a reader sees with it."""
+        found: set[int] = set()
+        while number:
+            base = self.log[number - 1]["base"]
+            found |= set(range(base, number + 1))
+            number = self.log[base - 1]["body"]["restores"]
+        return found
+
+    def needed(self, claims: Iterable[str]) -> set[int]:
+        """What the newest versions show, holds keep, and consumers have not read."""
+        newest = self.log[-1]["version"] if self.log else 0
+        found = {s["step"] for s in self.log if s["version"] > newest - KEPT_VERSIONS}
+        for path in claims:
+            step = json.loads(self._files[path])["step"]
+            unread = range(step + 1, len(self.log) + 1)
+            found |= self.visible(step) if "/holds/" in path else set(unread)
+        rollbacks = (self.log[step - 1]["body"]["restores"] for step in list(found))
+        return found.union(*(self.visible(step) for step in rollbacks if step))
+
+    def look(self, now: int, may_be_lost: Callable[[int], bool], claims: Iterable[str]) -> None:
         """Everything that must hold, at this moment, after whatever was done last."""
         if self._files == self._before:
             return
         self._check_outcomes(may_be_lost)
         self._check_log()
-        self._check_removed(now)
-        self._check_committed()
+        needed = self.needed(claims)
+        self._check_removed(now, needed)
+        self._check_committed(needed)
         self._before = dict(self._files)
 
     def _check_outcomes(self, may_be_lost: Callable[[int], bool]) -> None:
@@ -124,7 +147,7 @@ class Judge:
             return
         assert found == rows_of(query, self.registered(query)), f"step {step['step']}"
 
-    def _check_removed(self, now: int) -> None:
+    def _check_removed(self, now: int, needed: set[int]) -> None:
         """Of a finished query only what is stale goes, past the TTL; of a running one, nothing."""
         steps = {step["body"]["query"]: step for step in self.log}
         for path in self._before.keys() - self._files.keys():
@@ -134,32 +157,35 @@ class Judge:
             assert query in self.outcomes, f"{path} of a running query is gone"
             outcome = self.outcomes[query]
             if self.is_registered(path):
-                step = steps[query]
-                assert self.expired(step["step"]) and self.may_expire(step), f"{path} is gone"
+                step = steps[query]["step"]
+                assert self.expired(step) and step not in needed, f"{path} is gone"
             elif outcome["outcome"] != "LOST":
                 assert outcome["at_ms"] + self._ttl_ms <= now, f"{path} went too early"
 
-    def _check_committed(self) -> None:
+    def _check_committed(self, needed: set[int]) -> None:
         """What was read once reads the same as long as its bytes are these."""
         steps = {step["body"]["query"]: step for step in self.log}
         for query, files in self.kept.items():
             step = steps.get(query)
             whole = all(self._files.get(path) is data for path, data in files.items())
-            if step is None or not self.expired(step["step"]):
+            if step is None or not self.expired(step["step"]) or step["step"] in needed:
                 assert whole, f"committed files of query {query} are gone or changed"
             elif self._files.keys() != self._before.keys():
-                assert self.may_expire(step)
                 self._check_rows(step)
 
-    def check_at_rest(self, opened: set[int]) -> None:
-        """Everything is finished and collected: not one byte that no step registered."""
+    def check_at_rest(self, opened: set[int], granted: set[str], claims: set[str]) -> None:
+        """Everything is finished and collected: not one byte that nobody needs.
+
+        `granted` are the claims that must be respected, `claims` all that are on storage.
+        """
         assert opened == self.outcomes.keys(), "a query never ended"
         published = {step["body"]["query"] for step in self.log}
         assert published == self.kept.keys(), "a committed query never became visible"
-        readable = [step for step in self.log if not self.may_expire(step)] if self.log else []
-        kept = set()
-        for step in readable:
-            kept |= self.kept[step["body"]["query"]].keys()
-        orphans = self.data() | {p for p in self._files if p.startswith("_ffq/manifests/")}
-        assert orphans == kept
+        found = self.data() | {p for p in self._files if p.startswith("_ffq/manifests/")}
+        assert self._files_of(self.needed(granted)) <= found, "needed files are gone"
+        assert found <= self._files_of(self.needed(claims)), "there are orphans"
         assert not any(path.startswith("_ffq/pending/") for path in self._files)
+
+    def _files_of(self, steps: set[int]) -> set[str]:
+        queries = (self.log[step - 1]["body"]["query"] for step in steps)
+        return {path for query in queries for path in self.kept[query]}

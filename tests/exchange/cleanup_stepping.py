@@ -87,8 +87,11 @@ class SharedFiles(LocalBackend):
                 inside = (p for p in self._files if p.rpartition("/")[0] == directory)
                 yield Directory(directory, [(p, len(self._files[p])) for p in inside])
 
-    def remove_leftovers(self, before_ms: int, dry_run: bool) -> int:
+    def remove_leftovers(self, before_ms: int, spared: Callable[[str], bool], dry_run: bool) -> int:
         return 0
+
+    def clock_ms(self) -> int | None:
+        return None
 
     def scan(self, path: str) -> Iterator[Entry]:
         self._gate(f"list {path}")

@@ -1,4 +1,4 @@
-"""Cleanup beside writers, zombies, commits, cancels and crashes, in any interleaving."""
+"""Cleanup beside writers, zombies, rollbacks, consumers, holds and crashes, in any interleaving."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from cleanup_claims import REFUSALS, Claims, begin_stream, follow, hold, rollback
 from cleanup_judge import SCHEMA, Judge, batch
 from cleanup_stepping import FakeTime, Files, Killed, Process, open_store
 from hypothesis import HealthCheck, settings
@@ -22,7 +23,7 @@ from hypothesis.stateful import (
 )
 
 from ffq_spark.errors import AlreadyCommitted, Fenced, QueryEnded
-from ffq_spark.exchange import leases
+from ffq_spark.exchange import consumers, leases
 from ffq_spark.exchange.cancel import end_unfinished, request_cancel
 from ffq_spark.exchange.cleanup import collect
 from ffq_spark.exchange.job import WriteJob
@@ -48,6 +49,13 @@ STOPS = st.sampled_from(
 RIVALS = st.sampled_from(["attempt", "commit", "end", "collect"])
 COLLECTOR_STOPS = st.sampled_from(["create _ffq/queries", "list _ffq/queries", "delete"])
 RIVAL_STOPS = st.sampled_from(["create _ffq/queries", "create _ffq/steps", "delete", "never"])
+CLAIMS = st.sampled_from(["roll_back", "claim_hold", "consume"])
+CLAIM_STOPS = st.sampled_from(
+    ["replace _ffq", "list _ffq/expired", "create _ffq/steps", "delete", "never"]
+)
+EXPIRY_STOPS = st.sampled_from(
+    ["list _ffq/holds", "create _ffq/expired", "list _ffq/manifests", "delete", "never"]
+)
 LEASE_SECONDS = 1
 START = 1_800_000_000_000
 # Longer than twice the age of any query: what was settled is looked at again.
@@ -80,8 +88,11 @@ class CleanupMachine(RuleBasedStateMachine):
         self.patch = mock.patch.object(ids, "time", self.clock)
         self.patch.start()
         self.judge = Judge(self.files, ttl_ms)
+        self.claims = Claims(self.files)
         self.opened: dict[int, Query] = {}
+        self.rollbacks: dict[int, Query] = {}
         self.processes: list[Process] = []
+        self.may_be_refused: list[Process] = []
         self.attempts = 0
 
     def process(self, work: Any) -> Process:
@@ -149,6 +160,40 @@ class CleanupMachine(RuleBasedStateMachine):
             lambda store: collect(store, ttl_ms=ttl_ms, retention_ms=retention_ms).problems
         )
 
+    def roll_back(self, number: int) -> Process:
+        process = self.process(rollback(self.some_step(number)))
+        self.may_be_refused.append(process)
+        return process
+
+    def claim_hold(self, number: int) -> Process | None:
+        name = f"h{number % 2}"
+        path = f"_ffq/holds/{name}.json"
+        if self.claims.is_asking(path):
+            return None
+        self.claims.drop(path)
+        process = self.process(hold(name, self.some_step(number)))
+        self.may_be_refused.append(process)
+        self.claims.ask(path, process)
+        return process
+
+    def consume(self, number: int) -> Process | None:
+        """Start a consumer, or let it read what it has not read: then nothing may be missing."""
+        name = f"c{number % 2}"
+        path = f"_ffq/consumers/{name}.json"
+        if self.claims.is_asking(path):
+            return None
+        if path in self.claims.granted:
+            process = self.process(follow(name))
+        else:
+            process = self.process(begin_stream(name, number % (len(self.judge.log) + 1)))
+            self.may_be_refused.append(process)
+        self.claims.ask(path, process)
+        return process
+
+    def some_step(self, number: int) -> int:
+        """A step of the log; of an empty one, a step that does not exist."""
+        return number % max(len(self.judge.log), 1) + 1
+
     def recent(self, which: int) -> Query:
         """One of the last few: only they are of interest to anybody but zombies."""
         few = list(self.opened.values())[-3:]
@@ -187,6 +232,38 @@ class CleanupMachine(RuleBasedStateMachine):
         getattr(self, kind)(query, number).advance_to(until)
         collector.advance_to("never")
 
+    @precondition(lambda self: self.judge.log)
+    @rule(number=ANY, kind=CLAIMS, until=CLAIM_STOPS)
+    def claim(self, number: int, kind: str, until: str) -> None:
+        """Somebody asks for old steps."""
+        process = getattr(self, kind)(number)
+        if process is not None:
+            process.advance_to(until)
+
+    @precondition(lambda self: self.judge.log)
+    @rule(replaces=st.integers(0, 3), number=ANY, kind=CLAIMS, stop=EXPIRY_STOPS, until=CLAIM_STOPS)
+    def claim_in_a_collection(
+        self, replaces: int, number: int, kind: str, stop: str, until: str
+    ) -> None:
+        """Somebody asks for old steps while a collector removes those that nobody needs."""
+        for _ in range(replaces):
+            self.write_step("replace", 0)
+        self.everything_holds()
+        collector = self.collect(self.recent(0), 1)
+        collector.advance_to(stop)
+        self.claim(number, kind, until)
+        collector.advance_to("never")
+
+    @rule(number=ANY)
+    def let_go(self, number: int) -> None:
+        """A hold is released, or a consumer forgotten; in two of three cases nothing happens."""
+        name = ("h0", "c0", "c1")[number // 3 % 3] if number % 3 == 0 else ""
+        path = f"_ffq/{'holds' if name[:1] == 'h' else 'consumers'}/{name}.json"
+        if name and not self.claims.is_asking(path):
+            self.claims.drop(path)
+            store = open_store(self.files)
+            (consumers.release if name[0] == "h" else consumers.forget)(store, name)
+
     @rule(milliseconds=st.sampled_from([1, 600, 1100, leases.UNLEASED_MS]))
     def pass_time(self, milliseconds: int) -> None:
         self.clock.now += milliseconds
@@ -216,7 +293,8 @@ class CleanupMachine(RuleBasedStateMachine):
         self.alive()[which % len(self.alive())].kill()
 
     def check_end(self, process: Process) -> None:
-        assert process.error is None or isinstance(process.error, _ALLOWED), repr(process.error)
+        allowed = REFUSALS if process in self.may_be_refused else _ALLOWED
+        assert process.error is None or isinstance(process.error, allowed), repr(process.error)
         assert not isinstance(process.result, list) or process.result == [], "gc found problems"
 
     @invariant()
@@ -224,9 +302,20 @@ class CleanupMachine(RuleBasedStateMachine):
         type(self).transitions += 1
         for process in self.processes:
             self.check_end(process)
-        for query in self.opened.values():
+        self.claims.settle()
+        self.find_rollbacks()
+        known = {**self.opened, **self.rollbacks}
+        for query in known.values():
             query.lapsed = query.lapsed or not self.is_live(query.record)
-        self.judge.look(self.clock.now, lambda query: self.opened[query].lapsed)
+        self.judge.look(self.clock.now, lambda query: known[query].lapsed, self.claims.granted)
+
+    def find_rollbacks(self) -> None:
+        """A rollback opens its query by itself."""
+        for path in self.files.keys() - self.judge.paths:
+            name = path.removeprefix("_ffq/queries/").removesuffix(".json")
+            if name.isdecimal() and int(name) not in self.opened:
+                record = QueryRecord.decode(self.files[path], path)
+                self.rollbacks[record.query] = Query(record)
 
     def teardown(self) -> None:
         if not hasattr(self, "patch"):
@@ -247,15 +336,23 @@ class CleanupMachine(RuleBasedStateMachine):
             return
         Ledger(store).roll_forward()
         self.everything_holds()
+        self.collect_at_rest(store)
+        for path in self.claims.on_storage():
+            self.claims.drop(path)
+            store.delete(path)
+        self.collect_at_rest(store)
+        if self.judge.log:
+            take_snapshot(store, ReadOptions()).parts()
+
+    def collect_at_rest(self, store: Store) -> None:
         first = collect(store, ttl_ms=self.ttl_ms, retention_ms=0)
         self.everything_holds()
         again = collect(store, ttl_ms=self.ttl_ms, retention_ms=0)
         self.everything_holds()
         assert first.problems == again.problems == []
         assert (again.files, again.fenced, again.expired) == (0, [], [])
-        self.judge.check_at_rest(set(self.opened))
-        if self.judge.log:
-            take_snapshot(store, ReadOptions()).parts()
+        opened = {*self.opened, *self.rollbacks}
+        self.judge.check_at_rest(opened, self.claims.granted, self.claims.on_storage())
 
 
 def run(examples: int, transitions: int) -> None:
@@ -274,7 +371,7 @@ def run(examples: int, transitions: int) -> None:
 
 
 def test_no_interleaving_loses_a_committed_row_or_leaves_an_orphan() -> None:
-    run(examples=150, transitions=5_000)
+    run(examples=125, transitions=5_000)
 
 
 @pytest.mark.soak

@@ -12,12 +12,15 @@ from typing import Any
 
 import pytest
 from cleanup_scene import DAY_MS, HOUR_MS, Scene, rows_of
+from cleanup_stepping import FakeTime
 from conftest import Place
 from faults.fault_processes import at_once
 
 from ffq_spark.errors import StoreFailed
 from ffq_spark.exchange.removal import GcReport
+from ffq_spark.format import ids
 from ffq_spark.format.ids import now_ms
+from ffq_spark.format.records import Outcome
 from ffq_spark.store import Store
 
 
@@ -124,7 +127,7 @@ def test_unfinished_uploads_go_when_they_are_old_and_never_a_neighbours(s3_place
 
 def test_leftovers_that_may_not_be_listed_are_reported_and_stop_nothing(root: str) -> None:
     class Forbidden(Store):
-        def remove_leftovers(self, before_ms: int, *, dry_run: bool) -> int:
+        def remove_leftovers(self, before_ms: int, **_: Any) -> int:
             raise StoreFailed("cannot list: AccessDenied")
 
     scene = Scene(Place(root), Forbidden(root))
@@ -201,3 +204,53 @@ def test_a_file_that_vanishes_hides_no_other_from_a_listing(tmp_path: Path) -> N
     finally:
         stop.set()
         thread.join()
+
+
+# --- clocks -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine's clock is more than an hour ahead of everybody else's."""
+    monkeypatch.setattr(ids, "time", FakeTime(now_ms() + HOUR_MS + 60_000))
+
+
+def test_a_clock_that_is_ahead_takes_no_upload_from_a_live_writer(
+    s3_place: Place, request: pytest.FixtureRequest
+) -> None:
+    scene = Scene(s3_place)
+    query = scene.begin(lease_seconds=300)
+    scene.attempt(query)
+    begin_upload(s3_place, f"shuffle/{query.query}/0/1/1/part-0.ipc")
+    request.getfixturevalue("ahead")
+    report = scene.exchange.gc(ttl=0, retention=0)
+    assert (report.leftovers, report.fenced, report.files) == (0, [], 0)
+    assert len(uploads_of(s3_place)) == 1
+
+
+def test_a_clock_that_is_ahead_takes_no_file_from_a_live_writer(
+    root: str, request: pytest.FixtureRequest
+) -> None:
+    scene = Scene(Place(root))
+    query = scene.begin(lease_seconds=300)
+    scene.attempt(query)
+    aside = Path(root, "_ffq/queries/.1.json.0a.tmp")
+    aside.write_text("half")
+    before = scene.everything()
+    request.getfixturevalue("ahead")
+    for dry_run in (True, False):
+        report = scene.exchange.gc(ttl=0, retention=0, dry_run=dry_run)
+        assert (report.leftovers, report.fenced, report.files) == (0, [], 0)
+    assert scene.everything() == before and aside.exists()
+    assert scene.exchange.check() == {}
+
+
+def test_an_upload_of_a_live_query_stays_however_long_it_takes(s3_place: Place) -> None:
+    scene = Scene(s3_place)
+    query = scene.begin()
+    begin_upload(s3_place, f"shuffle/{query.query}/0/1/1/part-0.ipc")
+    begin_upload(s3_place, f"_ffq/manifests/{query.query}.arrow")
+    later = now_ms() + 2 * HOUR_MS
+    assert scene.collect(later, ttl_ms=0).leftovers == 0
+    scene.ledger.end(query.query, Outcome.ABORTED, "")
+    assert scene.collect(later, ttl_ms=0).leftovers == 2

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import ffq_spark as ffq
 from ffq_spark import Exchange
 from ffq_spark.errors import BadOption, NoCommonVersion, StepExpired
+from ffq_spark.exchange import consumers
 from ffq_spark.exchange.cut import Held, _newest_common
 from ffq_spark.exchange.write import write_batches
 from ffq_spark.options import WriteOptions
@@ -131,6 +132,17 @@ def test_a_cut_whose_step_has_expired_says_so() -> None:
     ahead.exchange.gc(retention=0)
     with pytest.raises(StepExpired):
         ffq.cut([ahead.exchange, behind.exchange])
+
+
+def test_a_cut_that_shows_an_expired_step_says_so() -> None:
+    fed = Fed().write(0).write(None, mode="replace")
+    fed.exchange.rollback(1)
+    fed.write(1)
+    consumers.record_progress(Store(fed.place.root), "slow", 3)
+    fed.write(None, None, None, mode="replace")
+    assert fed.exchange.gc(ttl=0, retention=0).expired == [1, 2, 3]
+    with pytest.raises(StepExpired, match="step 1"):
+        ffq.cut([fed.exchange])
 
 
 def test_a_commit_that_was_not_published_counts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from cleanup_scene import DAY_MS, Scene
+from cleanup_scene import DAY_MS, Rows, Scene
 from conftest import Place
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +14,8 @@ from ffq_spark.errors import BadOption, Replaced, StepExpired, StepNotFound
 from ffq_spark.exchange import consumers, pause
 from ffq_spark.exchange.following import next_end, steps_between
 from ffq_spark.exchange.log import StepLog
+from ffq_spark.exchange.reader import read_parts
+from ffq_spark.exchange.snapshot import Snapshot
 from ffq_spark.format.ids import now_ms
 from ffq_spark.options import ReadOptions
 from ffq_spark.store import Store
@@ -119,6 +121,48 @@ def test_retention_passes_neither_a_consumer_nor_a_hold(scene: Scene) -> None:
         scene.exchange.hold(10, "early")
     with pytest.raises(BadOption):
         scene.exchange.hold(9, "../steps")
+
+
+def follow(scene: Scene, start: int) -> Rows:
+    """Read all steps after `start` as a stream with onReplace=follow does."""
+    log = scene.ledger.log
+    steps = steps_between(log, start, log.last_number(), ReadOptions(on_replace="follow"))
+    exchange = scene.ledger.exchange()
+    assert exchange is not None
+    parts = Snapshot(scene.store, exchange, steps).parts()
+    batches = read_parts(scene.store, parts, exchange.schema)
+    return Rows(tuple(row.values()) for batch in batches for row in batch.to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("restores", "expired"),
+    [
+        pytest.param([1], [2], id="rollback"),
+        pytest.param([1, 3], [2], id="rollback to a rollback"),
+        pytest.param([2, 1, 4], [], id="several"),
+    ],
+)
+def test_retention_keeps_what_an_unread_rollback_restores(
+    scene: Scene, restores: list[int], expired: list[int]
+) -> None:
+    history(scene, "aR")
+    for step in restores:
+        scene.exchange.rollback(step)
+    consumers.record_progress(scene.store, "slow", 2)
+    history(scene, "RRR")
+    before = follow(scene, 2)
+    assert scene.collect(now_ms() + DAY_MS, retention_ms=0).expired == expired
+    assert follow(scene, 2) == before
+
+
+def test_retention_keeps_what_a_held_rollback_restores(scene: Scene) -> None:
+    history(scene, "aRa")
+    scene.exchange.rollback(1)
+    history(scene, "aRRR")
+    before = scene.rows(as_of_step=5)
+    scene.exchange.hold(5, "audit")
+    assert scene.collect(now_ms() + DAY_MS, retention_ms=0).expired == [2, 3, 6]
+    assert scene.rows(as_of_step=5) == before
 
 
 def test_a_consumer_that_is_forgotten_holds_nothing(scene: Scene) -> None:

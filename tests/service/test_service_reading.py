@@ -27,6 +27,7 @@ from ffq_spark.errors import (
     KeyColumnMissing,
     NotRegistered,
     PartitionNotFound,
+    StepExpired,
     StepNotFound,
     TicketStale,
     Unavailable,
@@ -106,6 +107,29 @@ def test_info_tells_schema_rows_bytes_and_a_ticket_for_each_task(
     by_path = flight.FlightDescriptor.for_path("orders")
     again = exchange._line.client.get_flight_info(by_path)
     assert (again.total_records, again.schema) == (known.rows, known.schema)
+
+
+def test_strings_of_any_bytes_are_read_and_looked_up(connect: Any, root: str) -> None:
+    texts = pa.array([b"a", b"\xff"], pa.binary()).view(pa.string())
+    write(root, pa.record_batch({"id": texts, "v": [1, 2]}), statistics=("all",))
+    exchange = connect({"orders": root}).exchange("orders")
+    assert exchange.read().read_all().num_rows == 2
+    assert exchange.lookup("\udcff")["v"].to_pylist() == [2]
+
+
+@pytest.mark.parametrize("remembered", [True, False])
+def test_a_ticket_whose_snapshot_has_expired_says_so(
+    connect: Any, two_steps: ffq.Exchange, remembered: bool
+) -> None:
+    exchange = connect({"orders": two_steps.root}).exchange("orders")
+    (ticket,) = exchange.tasks(as_of_step=1)
+    for _ in range(2):
+        write(two_steps.root, rows(0, 10), mode="replace")
+    assert two_steps.gc(ttl=0, retention=0).expired == [1, 2]
+    if not remembered:
+        exchange = connect({"orders": two_steps.root}).exchange("orders")
+    with pytest.raises(StepExpired):
+        list(exchange.read_task(ticket))
 
 
 def test_the_tickets_of_a_read_give_every_row_once_in_any_order(

@@ -34,7 +34,7 @@ def body_of(seed: int, size: int) -> list[bytes]:
 
 def unfinished(store: Store) -> int:
     """Uploads that were begun below this root and not ended."""
-    return store._backend.remove_leftovers(int(time.time() * 1000) + 86_400_000, True)
+    return store.remove_leftovers(int(time.time() * 1000) + 86_400_000, dry_run=True)
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_a_completion_that_never_happened_is_no_success(store: Store, proxy: S3P
 
     def given_up() -> Iterator[bytes]:
         yield from body_of(4, 3 * SMALL)
-        store._backend.remove_leftovers(int(time.time() * 1000) + 86_400_000, False)
+        store.remove_leftovers(int(time.time() * 1000) + 86_400_000, dry_run=False)
         yield b"the last part"
 
     with pytest.raises(StoreFailed):

@@ -1,0 +1,38 @@
+"""The partition of every row of an exchange, from the values of its keys."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ffq_spark.format.hashing import partition_ids
+from ffq_spark.format.records import ExchangeRecord
+
+
+def row_partitions(exchange: ExchangeRecord, batch: pa.RecordBatch) -> NDArray[np.int32]:
+    """Compute the partition in which each row of a batch must lie.
+
+    FFQ hashes the bits of a float, of which equal values may have several. Equal rows of a Z-set
+    must share a partition, so there the keys are normalised first, as Spark's own hash does.
+
+    >>> schema = pa.schema([("k", pa.float64()), ("w", pa.int64())])
+    >>> rows = pa.record_batch({"k": [0.0, -0.0], "w": [1, -1]}, schema)
+    >>> row_partitions(ExchangeRecord.of(schema, ["k"], 64, "ffq"), rows).tolist()
+    [14, 19]
+    >>> row_partitions(ExchangeRecord.of(schema, ["k"], 64, "ffq", weight="w"), rows).tolist()
+    [14, 14]
+    """
+    keys = [batch.column(name) for name in exchange.keys]
+    if exchange.weight is not None and exchange.hash == "ffq":
+        keys = [_normalised(key) if pa.types.is_floating(key.type) else key for key in keys]
+    return partition_ids(keys, exchange.partitions, exchange.hash)
+
+
+def _normalised(column: pa.Array) -> pa.Array:
+    """Replace -0.0 by 0.0, and every NaN by one."""
+    zero, nan = (pa.scalar(value, column.type) for value in (0.0, math.nan))
+    return pc.if_else(pc.is_nan(column), nan, pc.add(column, zero))
