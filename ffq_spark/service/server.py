@@ -67,6 +67,12 @@ class ExchangeServer(flight.FlightServerBase):  # type: ignore[misc]
         doorman = Doorman(tokens, self.counters)
         super().__init__(location, middleware={_ACCESS: doorman}, **tls)
 
+    def stop(self) -> None:
+        """Refuse readers and writers who wait in line, then wait until all calls have ended."""
+        self.readers.close()
+        self.writers.close()
+        self.shutdown()
+
     @property
     def producing(self) -> Producing:
         return self._producing

@@ -14,13 +14,17 @@ from typing import Any
 from ffq_spark.errors import BadOption
 from ffq_spark.options import ServeOptions
 from ffq_spark.service.access import Tokens
+from ffq_spark.service.connections import cut_connections
 from ffq_spark.service.queries import RESULTS, Queries
 from ffq_spark.service.roots import Roots, named_roots
 from ffq_spark.service.server import ExchangeServer
 
 logger = logging.getLogger("ffq_spark.service")
 
-_SHUTDOWN_SECONDS = 10.0
+# How long calls that are asked to end may take to do so, before and after their connections are
+# cut: together less than what a supervisor adds to the drain before it kills the process.
+_END_SECONDS = 0.5
+_CUT_SECONDS = 1.0
 
 
 def serve(
@@ -117,16 +121,22 @@ class Service:
         return self._metrics.url if self._metrics else None
 
     def close(self, drain: float | None = None) -> bool:
-        """Let nobody in, let calls finish for so long, and stop; whether all calls had finished."""
+        """Refuse new calls, let calls finish for `drain` seconds, and stop the server.
+
+        Return whether all calls finished; others are cut off. `drain` is `drainSeconds` by default.
+        """
         seconds = self._options.drain_seconds if drain is None else drain
         finished = self.server.calls.drain(seconds)
-        # A caller that takes nothing and does not leave holds its call open, and with it this.
-        stopper = threading.Thread(target=self.server.shutdown, daemon=True)
+        stopper = threading.Thread(target=self.server.stop, daemon=True)
+        stopper.start()
         try:
             self._stop_queries()
         finally:
-            stopper.start()
-            stopper.join(_SHUTDOWN_SECONDS)
+            stopper.join(_END_SECONDS)
+            if stopper.is_alive():
+                # gRPC waits for calls whose caller neither reads on nor hangs up.
+                cut_connections(self.server.port)
+                stopper.join(_CUT_SECONDS)
             if self._metrics is not None:
                 self._metrics.close()
         if not finished:
