@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
@@ -15,9 +13,8 @@ import click
 from ffq_spark.cli.context import FINDING, ending, pairs
 from ffq_spark.cli.output import Output
 from ffq_spark.cli.signals import stop_requested
-from ffq_spark.errors import BadOption
 from ffq_spark.options import STORAGE_PREFIX, ServeOptions, boolean, storage_options
-from ffq_spark.service.access import SCOPES, Tokens, new_token
+from ffq_spark.service.access import SCOPES
 
 # Queries need a Spark session, which only a program can give to `ffq.serve`.
 _OF_QUERIES = frozenset(
@@ -78,19 +75,9 @@ def token(
     output: Output, name: str, path: str, scopes: tuple[str, ...], roots: tuple[str, ...]
 ) -> None:
     """Make a token for NAME, add its hash to the server's file, and show it: once, now."""
-    file = Path(path)
-    entries = []
-    if file.exists():
-        Tokens.load(path)
-        entries = json.loads(file.read_text())
-    if any(entry["name"] == name for entry in entries):
-        raise BadOption(f"{name!r} has a token already", option="tokens")
-    secret, entry = new_token(name, scopes, roots or None)
-    aside = file.with_name(f".{file.name}.tmp")
-    with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as target:
-        json.dump([*entries, entry], target, indent=2)
-    os.replace(aside, file)
-    output.record({"name": name, "token": secret})
+    from ffq_spark.service.token_file import add_token
+
+    output.record({"name": name, "token": add_token(path, name, scopes, roots or None)})
 
 
 COMMANDS = (serve, token)

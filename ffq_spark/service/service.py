@@ -18,6 +18,7 @@ from ffq_spark.service.connections import cut_connections
 from ffq_spark.service.queries import RESULTS, Queries
 from ffq_spark.service.roots import Roots, named_roots
 from ffq_spark.service.server import ExchangeServer
+from ffq_spark.service.trusted_files import read_trusted
 
 logger = logging.getLogger("ffq_spark.service")
 
@@ -181,22 +182,14 @@ def _tls(options: ServeOptions) -> dict[str, Any]:
             raise BadOption("mutual TLS needs a certificate", option="tlsCertificate")
         return {}
     pair = (
-        _pem(options.tls_certificate, "tlsCertificate"),
-        _pem(options.tls_key, "tlsKey"),
+        read_trusted(options.tls_certificate, "tlsCertificate"),
+        read_trusted(options.tls_key, "tlsKey"),
     )
     found: dict[str, Any] = {"tls_certificates": [pair]}
     if options.tls_client_ca:
         found["verify_client"] = True
-        found["root_certificates"] = _pem(options.tls_client_ca, "tlsClientCa")
+        found["root_certificates"] = read_trusted(options.tls_client_ca, "tlsClientCa")
     return found
-
-
-def _pem(path: str, option: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError as error:
-        raise BadOption(f"{path}: {type(error).__name__}", option=option) from None
 
 
 def _refuse_open_doors(options: ServeOptions, tokens: Tokens | None) -> None:

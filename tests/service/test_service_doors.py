@@ -52,6 +52,7 @@ def token_file(
     made = {name: new_token(name, *given) for name, given in who.items()}
     path = place / "tokens.json"
     path.write_text(json.dumps([entry for _, entry in made.values()]))
+    path.chmod(0o600)
     return str(path), {name: secret for name, (secret, _) in made.items()}
 
 
@@ -211,6 +212,7 @@ def authority() -> trustme.CA:
 def pem(place: Path, name: str, *blobs: Any) -> str:
     path = place / f"{name}.pem"
     path.write_bytes(b"".join(blob.bytes() for blob in blobs))
+    path.chmod(0o600)
     return str(path)
 
 

@@ -256,6 +256,7 @@ def test_results_are_their_owners_alone(spark: Any, root: str, tmp_path: Path) -
     }
     path = tmp_path / "tokens.json"
     path.write_text(json.dumps([entry for _, entry in made.values()]))
+    path.chmod(0o600)
     options = {"port": 0, "sql": True, "tokens": str(path), "writable": True}
     with ffq.serve({"x": root}, spark=spark, **options) as served:
         one, two, bound = (ffq.connect(served.url, secret) for secret, _ in made.values())
@@ -301,6 +302,7 @@ def test_why_a_query_failed_is_told_to_its_owner_alone(
     made = {name: new_token(name, ["read", "write", "cancel"]) for name in ("one", "two")}
     path = tmp_path / "tokens.json"
     path.write_text(json.dumps([entry for _, entry in made.values()]))
+    path.chmod(0o600)
     with ffq.serve({"x": root}, spark=spark, port=0, sql=True, tokens=str(path)) as served:
         one, two = (ffq.connect(served.url, secret) for secret, _ in made.values())
         query = one.submit("select raise_error('salary of Ada: 5')")
