@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -199,6 +200,21 @@ def test_roots_are_called_by_their_last_name() -> None:
     for wrong in (["/a/x", "/b/x"], ["/"], ["/a/.."]):
         with pytest.raises(BadOption):
             named_roots(wrong)
+
+
+LOGINS = ["grpc://u:PW@127.0.0.1:1", "grpc//u:PW@host:1", "grpc://u:PW@host:x", "u:PW@host"]
+
+
+@pytest.mark.parametrize("url", LOGINS)
+def test_a_login_in_an_address_is_refused_and_not_repeated(url: str) -> None:
+    for ask in (
+        lambda: ffq.connect(url, retries=0).exchanges(),
+        lambda: named_roots([url]),
+        lambda: ffq.serve([url], port=0),
+    ):
+        with pytest.raises(BadOption) as caught:
+            ask()
+        assert "PW" not in "".join(traceback.format_exception_only(caught.value))
 
 
 # --- TLS --------------------------------------------------------------------------------------
