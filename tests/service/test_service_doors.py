@@ -128,6 +128,23 @@ def test_scopes_and_roots_are_kept_apart(lake: Path) -> None:
             list(who["other"].stream(ticket))
 
 
+def test_who_may_only_cancel_does_not_learn_who_did_and_why(lake: Path) -> None:
+    path, secrets = token_file(
+        lake,
+        writer=(["write", "cancel"], None),
+        ops=(["cancel"], None),
+        reader=(["read", "cancel"], None),
+    )
+    roots = {"lake": str(lake / "lake")}
+    with ffq.serve(roots, port=0, tokens=path, writable=True) as service:
+        who = {name: ffq.connect(service.url, s).exchange("lake/a") for name, s in secrets.items()}
+        query = who["writer"].begin(rows(0, 1).schema).query
+        own = {"query": query, "who": "writer", "message": "salary of Ada"}
+        assert who["writer"].cancel(query, "salary of Ada") == own
+        assert who["ops"].cancel(query, "mine") == {"query": query, "who": None, "message": ""}
+        assert who["reader"].cancel(query, "mine") == own
+
+
 def test_a_service_only_reads_unless_it_is_told_otherwise(lake: Path) -> None:
     with ffq.serve(str(lake / "other"), port=0) as service:
         exchange = ffq.connect(service.url).exchange("other")
