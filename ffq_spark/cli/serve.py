@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import signal
 import sys
-import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
 
 from ffq_spark.cli.context import FINDING, ending, pairs
 from ffq_spark.cli.output import Output
-from ffq_spark.errors import BadOption
+from ffq_spark.cli.signals import stop_requested
 from ffq_spark.options import STORAGE_PREFIX, ServeOptions, boolean, storage_options
-from ffq_spark.service.access import SCOPES, Tokens, new_token
+from ffq_spark.service.access import SCOPES
 
 # Queries need a Spark session, which only a program can give to `ffq.serve`.
 _OF_QUERIES = frozenset(
@@ -50,24 +46,21 @@ def serve(roots: tuple[str, ...], storage: tuple[str, ...], output: Output, **op
     """Serve exchanges, or directories of exchanges, over Arrow Flight until told to stop.
 
     ROOTS are paths or NAME=PATH. Callers see the names alone. SIGTERM and Ctrl-C let calls that are
-    under way finish. Exit code 1: some were cut off.
+    under way finish; a second one ends the server at once. Exit code 1: some were cut off.
     """
     from ffq_spark.service.memory import return_memory
     from ffq_spark.service.service import serve as start
 
     return_memory()
     found = storage_options({STORAGE_PREFIX + k: v for k, v in pairs("--storage", storage)})
-    told = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: told.set())
+    stopping = stop_requested()
     service = start(list(roots), storage_options=found, **options)
     output.item({"url": service.url, "metrics": service.metrics_url or "no metrics"})
     sys.stdout.flush()
-    while not told.wait(60):
-        pass
+    stopping.wait()
     if service.close():
         return 0
-    # A call that cannot be ended would keep this process for ever.
+    # A call that waits for storage cannot be ended, and would keep this process.
     sys.stdout.flush()
     os._exit(FINDING)
 
@@ -82,19 +75,9 @@ def token(
     output: Output, name: str, path: str, scopes: tuple[str, ...], roots: tuple[str, ...]
 ) -> None:
     """Make a token for NAME, add its hash to the server's file, and show it: once, now."""
-    file = Path(path)
-    entries = []
-    if file.exists():
-        Tokens.load(path)
-        entries = json.loads(file.read_text())
-    if any(entry["name"] == name for entry in entries):
-        raise BadOption(f"{name!r} has a token already", option="tokens")
-    secret, entry = new_token(name, scopes, roots or None)
-    aside = file.with_name(f".{file.name}.tmp")
-    with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as target:
-        json.dump([*entries, entry], target, indent=2)
-    os.replace(aside, file)
-    output.record({"name": name, "token": secret})
+    from ffq_spark.service.token_file import add_token
+
+    output.record({"name": name, "token": add_token(path, name, scopes, roots or None)})
 
 
 COMMANDS = (serve, token)

@@ -19,6 +19,8 @@ def running(url: str, application: str = "") -> Facts:
 
     What a session has set for itself alone (`spark.conf.set`) is not among them.
     """
+    if "@" in url:
+        raise BadOption("the URL holds a login, which is not sent: leave it out", option="url")
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
         raise BadOption(f"{url} is no address such as http://127.0.0.1:4040", option="url")
     base = f"{url.rstrip('/')}/api/v1"

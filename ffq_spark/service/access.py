@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ffq_spark.errors import BadOption, Forbidden, Unauthenticated
+from ffq_spark.service.trusted_files import read_trusted
 
 SCOPES = ("read", "write", "cancel")
 
@@ -68,15 +69,8 @@ class Tokens:
 
     @classmethod
     def load(cls, path: str) -> Tokens:
-        """The tokens of a file: a JSON list of what `new_token` gives."""
-        try:
-            with open(path, encoding="utf-8") as file:
-                entries = json.load(file)
-        except (OSError, ValueError) as error:
-            raise BadOption(f"{path}: {type(error).__name__}", option="tokens") from None
-        if not isinstance(entries, list):
-            raise BadOption(f"{path} holds no list of tokens", option="tokens")
-        return cls(entries)
+        """Load the tokens of a file that nobody else may change."""
+        return cls(read_entries(path))
 
     def who(self, headers: Mapping[str, Sequence[Any]]) -> Access:
         """Whose token a call carries."""
@@ -88,6 +82,18 @@ class Tokens:
                 if found is not None:
                     return found
         raise Unauthenticated("the token is unknown" if given else "the call has no token")
+
+
+def read_entries(path: str) -> list[Any]:
+    """Read a file of tokens, a JSON list of what `new_token` gives, and check every entry."""
+    data = read_trusted(path, "tokens")
+    try:
+        entries = json.loads(data)
+    except ValueError as error:
+        raise BadOption(f"{path}: {type(error).__name__}", option="tokens") from None
+    if not isinstance(entries, list):
+        raise BadOption(f"{path} holds no list of tokens", option="tokens")
+    return [_checked(entry) for entry in entries]
 
 
 def _hash(secret: str) -> str:

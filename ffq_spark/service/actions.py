@@ -127,7 +127,10 @@ class Actions:
         self._server.allow(access, "cancel", body.exchange)
         store = self._server.roots.store(body.exchange)
         record = request_cancel(store, body.query, body.reason, who=access.name)
-        return {"query": record.query, "who": record.who, "message": record.message}
+        # The first request stays: it may be another's, with a reason for readers alone.
+        known = access.name == record.who or access.allows("read", body.exchange)
+        who, message = (record.who, record.message) if known else (None, "")
+        return {"query": record.query, "who": who, "message": message}
 
     def _begin(self, access: Access, body: BeginQuery) -> Any:
         self._server.allow(access, "write", body.exchange)

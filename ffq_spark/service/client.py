@@ -35,6 +35,8 @@ def connect(
     ...     connect(service.url).exchange("tiny").lookup(4).to_pylist()
     [{'id': 4, 'name': 'row 4'}]
     """
+    if "@" in url:
+        raise BadOption("the URL holds a login: give a token instead", option="url")
     given = {
         "tls_root_certs": _pem(tls_ca, "tls_ca"),
         "cert_chain": _pem(tls_certificate, "tls_certificate"),

@@ -1,4 +1,4 @@
-"""How many calls are inside at once, who waits, and how the house is emptied."""
+"""Concurrency limits, FIFO waiting and graceful draining."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ffq_spark.errors import Unavailable
+
+_SHUTTING_DOWN = "the service is shutting down"
 
 
 class Gate:
@@ -28,6 +30,7 @@ Try again in a moment
         self._wait = wait
         self._lock = threading.Lock()
         self._line: deque[threading.Event] = deque()
+        self._closed = False
         self.active = 0
 
     @property
@@ -44,23 +47,34 @@ Try again in a moment
 
     def _enter(self) -> None:
         with self._lock:
+            if self._closed:
+                raise Unavailable(_SHUTTING_DOWN)
             if self.active < self._limit and not self._line:
                 self.active += 1
                 return
             turn = threading.Event()
             self._line.append(turn)
-        if turn.wait(self._wait):
-            return
+        turn.wait(self._wait)
         with self._lock:
-            if turn.is_set():
+            if turn not in self._line:
+                # `_leave` has passed the place on.
                 return
             self._line.remove(turn)
+            if self._closed:
+                raise Unavailable(_SHUTTING_DOWN)
         told = f"{self._limit} {self._what} are at work and nobody left in {self._wait} s"
         raise Unavailable(told)
 
+    def close(self) -> None:
+        """Refuse everybody who waits in line, and everybody who comes later."""
+        with self._lock:
+            self._closed = True
+            for turn in self._line:
+                turn.set()
+
     def _leave(self) -> None:
         with self._lock:
-            if self._line:
+            if self._line and not self._closed:
                 # The place goes to whoever is first in line, and nobody can overtake.
                 self._line.popleft().set()
             else:
@@ -81,7 +95,7 @@ class Calls:
     def one(self) -> Iterator[None]:
         with self._changed:
             if self.draining:
-                raise Unavailable("the service is shutting down")
+                raise Unavailable(_SHUTTING_DOWN)
             self.active += 1
         try:
             yield

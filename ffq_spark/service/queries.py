@@ -120,14 +120,16 @@ class Queries:
             # What Spark says of a failure may quote rows.
             shown = not ended.message or access.name in (submitted.owner, ended.who)
             message = ended.message if shown else _NOT_SHOWN
+        # Whoever may only cancel needs to know whether it was in time, and no more.
+        known = access.name == submitted.owner or access.allows("read", RESULTS)
         return {
             "query": query,
             "state": state.name,
             "code": state.value,
             "message": message,
-            "owner": submitted.owner,
-            "submitted_at_ms": submitted.submitted_at_ms,
-            "ended_at_ms": at,
+            "owner": submitted.owner if known else None,
+            "submitted_at_ms": submitted.submitted_at_ms if known else None,
+            "ended_at_ms": at if known else None,
         }
 
     def cancel(self, access: Access, query: int, reason: str) -> dict[str, Any]:

@@ -10,15 +10,27 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import xxhash
 
-from ffq_spark.errors import TicketStale
+from ffq_spark.errors import (
+    CorruptIndex,
+    CorruptPart,
+    CorruptRecord,
+    FfqError,
+    KeyColumnMissing,
+    NoAttempts,
+    PartitionNotFound,
+    QueryNotFound,
+    StepNotFound,
+    TicketStale,
+)
 from ffq_spark.exchange.consolidation import check_readable, read_rows
 from ffq_spark.exchange.exchange import output_schema, python_options
 from ffq_spark.exchange.keys import key_predicates, matching_rows
 from ffq_spark.exchange.large_parts import Limits, read_bounded
+from ffq_spark.exchange.log import StepLog
 from ffq_spark.exchange.pruning import Predicate
 from ffq_spark.exchange.snapshot import Snapshot, take_snapshot
 from ffq_spark.exchange.tasks import read_tasks
-from ffq_spark.format.records import ExchangeRecord
+from ffq_spark.format.records import ExchangeRecord, StepRecord
 from ffq_spark.options import ReadOptions
 from ffq_spark.service.roots import Roots
 from ffq_spark.service.wire import Read, Task
@@ -29,6 +41,9 @@ _IDENTITY = (
     *("step", "query", "stage", "map_task", "attempt", "reduce"),
     *("file", "offset", "bytes", "rows", "checksum"),
 )
+# What a ticket's read may ask for and an exchange that took the place of another may not have.
+_GONE = (StepNotFound, QueryNotFound, NoAttempts, PartitionNotFound, KeyColumnMissing)
+_DAMAGE = (CorruptPart, CorruptRecord, CorruptIndex)
 _CACHED_READS = 32
 _CACHED_PARTS = 1_000_000
 
@@ -43,7 +58,20 @@ class Plan:
     options: ReadOptions
     predicates: tuple[Predicate, ...]
     parts: pa.Table
-    step: int
+    last: StepRecord | None
+    """The newest step of the snapshot; None for a query's output without a step."""
+
+    @property
+    def step(self) -> int:
+        return self.last.step if self.last else 0
+
+    @property
+    def is_in_log(self) -> bool:
+        """Whether the log still has the newest step: not if the exchange was written anew."""
+        try:
+            return self.last == StepLog(self.store).read(self.step)
+        except StepNotFound:
+            return False
 
     @property
     def schema(self) -> pa.Schema:
@@ -91,12 +119,20 @@ class Reading:
 
     def plan(self, read: Read) -> Plan:
         """Decide what a read sees, now and for all its tickets."""
+        found = self._remembered(read)
+        return found if found is not None and found.is_in_log else self._planned_anew(read)
+
+    def _remembered(self, read: Read) -> Plan | None:
         asked = repr(read)
         with self._lock:
-            found = self._plans.get(asked)
-            if found is not None:
+            if asked in self._plans:
                 self._plans.move_to_end(asked)
-                return found
+            return self._plans.get(asked)
+
+    def _planned_anew(self, read: Read) -> Plan:
+        asked = repr(read)
+        with self._lock:
+            self._plans.pop(asked, None)
         plan = self._planned(read)
         if repr(plan.read) == asked and plan.step:
             self._remember(asked, plan)
@@ -111,8 +147,8 @@ class Reading:
         output_schema(exchange.schema, options)
         predicates = [] if read.key is None else key_predicates(exchange, read.key)
         parts = snapshot.parts(predicates, options.partitions)
-        frozen, step = _frozen(read, snapshot)
-        return Plan(frozen, store, exchange, options, tuple(predicates), parts, step)
+        frozen, last = _frozen(read, snapshot)
+        return Plan(frozen, store, exchange, options, tuple(predicates), parts, last)
 
     def _remember(self, asked: str, plan: Plan) -> None:
         with self._lock:
@@ -124,17 +160,43 @@ class Reading:
                 self._plans.popitem(last=False)
 
     def task(self, task: Task) -> tuple[Plan, pa.Table]:
-        """A ticket's plan and parts, if they are still what it was made for."""
-        read = task.read()
-        # Once more if what was remembered is of an exchange that was removed and written anew.
-        for _ in range(2):
-            plan = self.plan(read)
-            parts = plan.parts.slice(task.first, task.count)
-            if parts.num_rows == task.count and digest(parts) == task.check:
-                return plan, parts
-            with self._lock:
-                self._plans.pop(repr(read), None)
-        raise TicketStale(f"the parts of {task.exchange} differ from the ticket's")
+        """Return a ticket's plan and parts; raise TicketStale if storage has others.
+
+        A plan that is remembered is not compared with storage: see `rows_of`.
+        """
+        plan = self._remembered(task.read())
+        parts = None if plan is None else _parts_of(task, plan)
+        if plan is not None and parts is not None:
+            return plan, parts
+        return self._task_anew(task)
+
+    def _task_anew(self, task: Task) -> tuple[Plan, pa.Table]:
+        try:
+            plan = self._planned_anew(task.read())
+        except _GONE as error:
+            raise _stale(task, error.message) from error
+        parts = _parts_of(task, plan)
+        if parts is None:
+            raise _stale(task, "its parts differ from the ticket's")
+        return plan, parts
+
+    def rows_of(self, task: Task, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Give the rows of a ticket; where parts are damaged or missing, say if it is stale."""
+        try:
+            yield from rows
+        except _DAMAGE:
+            self._task_anew(task)
+            raise
+
+
+def _parts_of(task: Task, plan: Plan) -> pa.Table | None:
+    """The parts of a plan that a ticket was made for, or None if the plan has others."""
+    parts = plan.parts.slice(task.first, task.count)
+    return parts if parts.num_rows == task.count and digest(parts) == task.check else None
+
+
+def _stale(task: Task, why: str) -> FfqError:
+    return TicketStale(f"{task.exchange} is not what the ticket was made for: {why}")
 
 
 def _options(read: Read) -> ReadOptions:
@@ -155,16 +217,16 @@ def _options(read: Read) -> ReadOptions:
     return python_options(given)
 
 
-def _frozen(read: Read, snapshot: Snapshot) -> tuple[Read, int]:
-    """The read with its steps named; 0 where there are none: then the digest alone decides."""
+def _frozen(read: Read, snapshot: Snapshot) -> tuple[Read, StepRecord | None]:
+    """Name the steps of a read; where it has none, the digest of its parts alone decides."""
     planning = replace(read, target_partition_bytes=None, min_tasks=None, max_tasks=None)
     if snapshot.raw is not None or not snapshot.steps:
-        return planning, 0
-    first, last = snapshot.steps[0].step, snapshot.steps[-1].step
+        return planning, None
+    first, last = snapshot.steps[0], snapshot.steps[-1]
     if snapshot.current:
-        return replace(planning, as_of_step=last), last
+        return replace(planning, as_of_step=last.step), last
     if read.as_of_step is None:
-        return replace(planning, steps=f"{first}..{last}"), last
+        return replace(planning, steps=f"{first.step}..{last.step}"), last
     return planning, last
 
 

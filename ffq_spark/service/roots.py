@@ -27,7 +27,9 @@ def named_roots(roots: Sequence[str]) -> dict[str, str]:
         if not equals or not _NAME.fullmatch(name):
             name, root = given.rstrip("/").rpartition("/")[2], given
         if not _NAME.fullmatch(name):
-            raise BadOption(f"{name!r} is no name for a root: give NAME=ROOT", option="roots")
+            # Not repeated: the root may hold a login.
+            told = "the last part of a root is not a valid name: give NAME=ROOT"
+            raise BadOption(told, option="roots")
         if name in found:
             raise BadOption(f"two roots are called {name!r}: give NAME=ROOT", option="roots")
         found[name] = root

@@ -67,6 +67,12 @@ class ExchangeServer(flight.FlightServerBase):  # type: ignore[misc]
         doorman = Doorman(tokens, self.counters)
         super().__init__(location, middleware={_ACCESS: doorman}, **tls)
 
+    def stop(self) -> None:
+        """Refuse readers and writers who wait in line, then wait until all calls have ended."""
+        self.readers.close()
+        self.writers.close()
+        self.shutdown()
+
     @property
     def producing(self) -> Producing:
         return self._producing
@@ -204,7 +210,8 @@ class ExchangeServer(flight.FlightServerBase):  # type: ignore[misc]
         assert isinstance(message, Task)
         self.allow(access, "read", message.exchange)
         plan, parts = self._reading.task(message)
-        return plan.schema, self._sending.rows(plan, parts, message.skip)
+        rows = self._sending.rows(plan, parts, message.skip)
+        return plan.schema, lambda: self._reading.rows_of(message, rows())
 
     def _streamed(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         """Rows on their way out: in line with other readers."""

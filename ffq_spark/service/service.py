@@ -14,13 +14,18 @@ from typing import Any
 from ffq_spark.errors import BadOption
 from ffq_spark.options import ServeOptions
 from ffq_spark.service.access import Tokens
+from ffq_spark.service.connections import cut_connections
 from ffq_spark.service.queries import RESULTS, Queries
 from ffq_spark.service.roots import Roots, named_roots
 from ffq_spark.service.server import ExchangeServer
+from ffq_spark.service.trusted_files import read_trusted
 
 logger = logging.getLogger("ffq_spark.service")
 
-_SHUTDOWN_SECONDS = 10.0
+# How long calls that are asked to end may take to do so, before and after their connections are
+# cut: together less than what a supervisor adds to the drain before it kills the process.
+_END_SECONDS = 0.5
+_CUT_SECONDS = 1.0
 
 
 def serve(
@@ -117,16 +122,22 @@ class Service:
         return self._metrics.url if self._metrics else None
 
     def close(self, drain: float | None = None) -> bool:
-        """Let nobody in, let calls finish for so long, and stop; whether all calls had finished."""
+        """Refuse new calls, let calls finish for `drain` seconds, and stop the server.
+
+        Return whether all calls finished; others are cut off. `drain` is `drainSeconds` by default.
+        """
         seconds = self._options.drain_seconds if drain is None else drain
         finished = self.server.calls.drain(seconds)
-        # A caller that takes nothing and does not leave holds its call open, and with it this.
-        stopper = threading.Thread(target=self.server.shutdown, daemon=True)
+        stopper = threading.Thread(target=self.server.stop, daemon=True)
+        stopper.start()
         try:
             self._stop_queries()
         finally:
-            stopper.start()
-            stopper.join(_SHUTDOWN_SECONDS)
+            stopper.join(_END_SECONDS)
+            if stopper.is_alive():
+                # gRPC waits for calls whose caller neither reads on nor hangs up.
+                cut_connections(self.server.port)
+                stopper.join(_CUT_SECONDS)
             if self._metrics is not None:
                 self._metrics.close()
         if not finished:
@@ -171,22 +182,14 @@ def _tls(options: ServeOptions) -> dict[str, Any]:
             raise BadOption("mutual TLS needs a certificate", option="tlsCertificate")
         return {}
     pair = (
-        _pem(options.tls_certificate, "tlsCertificate"),
-        _pem(options.tls_key, "tlsKey"),
+        read_trusted(options.tls_certificate, "tlsCertificate"),
+        read_trusted(options.tls_key, "tlsKey"),
     )
     found: dict[str, Any] = {"tls_certificates": [pair]}
     if options.tls_client_ca:
         found["verify_client"] = True
-        found["root_certificates"] = _pem(options.tls_client_ca, "tlsClientCa")
+        found["root_certificates"] = read_trusted(options.tls_client_ca, "tlsClientCa")
     return found
-
-
-def _pem(path: str, option: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError as error:
-        raise BadOption(f"{path}: {type(error).__name__}", option=option) from None
 
 
 def _refuse_open_doors(options: ServeOptions, tokens: Tokens | None) -> None:

@@ -1,19 +1,33 @@
-"""Storage options hold secrets; no text that leaves the store does."""
+"""Storage options hold secrets; no text that leaves the store does.
+
+What is hidden is decided by the names of options. A value below a name such as `secret` or `token`
+is hidden as a whole and in its parts. A value below a name such as `endpoint_url` or `proxies` is
+shown only if it is a plain address, a host and a port: whatever else it holds may be a login, also
+where a mistake keeps it from being a URL.
+"""
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 _SECRET_NAME = re.compile(
-    r"key|secret|token|passw|pwd|sas|credential|connection|auth|signature|private", re.IGNORECASE
+    r"key|secret|token|pass|pwd|sas|credential|connection|auth|signature(?!_version)|private"
+    r"|cookie|header|ticket|jwt|bearer|assertion|user(?!_?agent)|login",
+    re.IGNORECASE,
 )
-_IN_URL = re.compile(r"://([^/@\s]+)@")
+_ADDRESS_NAME = re.compile(r"ur[il]|endpoint|prox|host|address|server|gateway", re.IGNORECASE)
+_PLAIN_ADDRESS = re.compile(
+    r"([a-z][a-z0-9+.-]*://)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]+)?", re.IGNORECASE
+)
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:?/+")
 # The parts of connection strings (`AccountKey=…;`) and of signed URLs (`&sig=…`).
-_PART = re.compile(r"[A-Za-z_-]+=([^;&\s]+)")
+_PART = re.compile(r"([A-Za-z_-]+)=([^;&\s]+)")
+_BETWEEN_WORDS = re.compile(r"[/?&=#;,\s]+")
 # Shorter ones are parts of ordinary words.
 _SHORTEST = 4
 _SHORTEST_WORD = 8
@@ -21,10 +35,12 @@ _INSTEAD = "***"
 
 
 def scrub(text: str, options: Mapping[str, Any]) -> str:
-    """A text without the secrets among some storage options.
+    """Replace the secrets among some storage options in a text.
 
     >>> scrub("bad key AKIA12", {"key": "AKIA12", "client_kwargs": {"region_name": "bad"}})
     'bad key ***'
+    >>> scrub("Invalid endpoint: htp//me:pw@host", {"endpoint_url": "htp//me:pw@host"})
+    'Invalid endpoint: ***'
     """
     for secret in sorted(set(_secrets(options)), key=len, reverse=True):
         text = text.replace(secret, _INSTEAD)
@@ -32,33 +48,76 @@ def scrub(text: str, options: Mapping[str, Any]) -> str:
 
 
 def _secrets(options: Mapping[str, Any]) -> Iterator[str]:
-    for value in _values(options, within=False):
-        # Of a header (`Bearer …`) the token, of a key in lines each of them.
-        words = (word for word in value.split() if len(word) >= _SHORTEST_WORD)
-        for form in (value, *_PART.findall(value), *words):
-            if len(form) >= _SHORTEST:
-                yield form
-                yield quote(form, safe="")
-                yield repr(form)[1:-1]
-                yield json.dumps(form)[1:-1]
+    """Every secret in every spelling that a client may give it."""
+    for form in _forms(options, hidden=False, address=False):
+        if len(form) >= _SHORTEST:
+            for spelled in (form, unquote(form)):
+                yield from (spelled, quote(spelled, safe=""), quote(spelled))
+                yield from (repr(spelled)[1:-1], json.dumps(spelled)[1:-1])
 
 
-def _values(value: Any, *, within: bool) -> Iterator[str]:
-    """All texts below a name that sounds like a secret, and what URLs hold before an `@`."""
+def _forms(value: Any, *, hidden: bool, address: bool) -> Iterator[str]:
+    """The secret texts at or below a value; names above it tell whether it is one itself."""
     if isinstance(value, Mapping):
         for name, child in value.items():
-            yield from _values(child, within=within or bool(_SECRET_NAME.search(str(name))))
+            secret = hidden or bool(_SECRET_NAME.search(str(name)))
+            place = address or bool(_ADDRESS_NAME.search(str(name)))
+            yield from _forms(child, hidden=secret, address=place)
     elif isinstance(value, (list, tuple)):
         for child in value:
-            yield from _values(child, within=within)
+            yield from _forms(child, hidden=hidden, address=address)
     elif isinstance(value, int):
         # Few digits are a limit or a time more often than a secret.
-        if within and value >= 10**_SHORTEST_WORD:
+        if hidden and value >= 10**_SHORTEST_WORD:
             yield str(value)
     elif isinstance(value, (str, bytes)):
         text = value.decode(errors="replace") if isinstance(value, bytes) else value
-        if within:
-            yield text
-        for login in _IN_URL.findall(text):
-            yield login
-            yield login.partition(":")[2]
+        yield from _text_forms(text, hidden=hidden, address=address)
+        if text[:1] in ("{", "["):
+            yield from _forms(_nested(text), hidden=hidden, address=address)
+
+
+def _nested(text: str) -> Any:
+    """The value of a text that is JSON; None for any other."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _text_forms(text: str, *, hidden: bool, address: bool) -> Iterator[str]:
+    parts = _PART.findall(text)
+    if hidden:
+        yield text
+        yield from (value for _, value in parts)
+        # Of a header (`Bearer …`) the token, of a key in lines each of them.
+        yield from (word for word in text.split() if len(word) >= _SHORTEST_WORD)
+    else:
+        yield from (value for name, value in parts if _SECRET_NAME.search(name))
+    if address or ("://" in text and "@" in text):
+        yield from _address_forms(text)
+
+
+def _address_forms(text: str) -> Iterator[str]:
+    """All of an address that is more than a host, its login, and what follows the host.
+
+    >>> list(_address_forms("http://127.0.0.1:9000/")), list(_address_forms("http://host/a/b"))
+    ([], ['http://host/a/b', 'host/a/b', '/a/b'])
+    """
+    if _PLAIN_ADDRESS.fullmatch(text.strip().removesuffix("/")):
+        return
+    yield text
+    scheme = _SCHEME.match(text)
+    rest = text[scheme.end() :] if scheme else text
+    yield rest
+    login, at, place = rest.rpartition("@")
+    if at:
+        yield from (login, f"{login}@", *login.split(":", 1))
+        yield base64.b64encode(unquote(login).encode()).decode()
+    host = _PLAIN_ADDRESS.match(place)
+    tail = place[host.end() :] if host else place
+    if not at and tail[:1] not in ("/", "?", "#"):
+        # No host ends so: this is a login whose host is missing.
+        yield from place.split(":", 1)
+    yield tail
+    yield from (word for word in _BETWEEN_WORDS.split(tail) if len(word) >= _SHORTEST_WORD)

@@ -172,10 +172,12 @@ class Store:
 
     def probe_create_once(self) -> str:
         """Try create-once for real: some servers accept the condition and ignore it."""
-        if self.create_once_by == UNSAFE:
-            return UNSAFE
         try:
+            if self.create_once_by == UNSAFE:
+                return UNSAFE
             honoured = self._probe()
+        except FfqError:
+            raise
         except Exception as error:
             raise self._failed("create", layout.PROBES, error) from self._cause(error)
         if not honoured:

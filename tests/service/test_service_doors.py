@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,6 +53,7 @@ def token_file(
     made = {name: new_token(name, *given) for name, given in who.items()}
     path = place / "tokens.json"
     path.write_text(json.dumps([entry for _, entry in made.values()]))
+    path.chmod(0o600)
     return str(path), {name: secret for name, (secret, _) in made.items()}
 
 
@@ -124,6 +126,23 @@ def test_scopes_and_roots_are_kept_apart(lake: Path) -> None:
         (ticket,) = who["reader"].exchange("lake/a").tasks()
         with pytest.raises(Forbidden):
             list(who["other"].stream(ticket))
+
+
+def test_who_may_only_cancel_does_not_learn_who_did_and_why(lake: Path) -> None:
+    path, secrets = token_file(
+        lake,
+        writer=(["write", "cancel"], None),
+        ops=(["cancel"], None),
+        reader=(["read", "cancel"], None),
+    )
+    roots = {"lake": str(lake / "lake")}
+    with ffq.serve(roots, port=0, tokens=path, writable=True) as service:
+        who = {name: ffq.connect(service.url, s).exchange("lake/a") for name, s in secrets.items()}
+        query = who["writer"].begin(rows(0, 1).schema).query
+        own = {"query": query, "who": "writer", "message": "salary of Ada"}
+        assert who["writer"].cancel(query, "salary of Ada") == own
+        assert who["ops"].cancel(query, "mine") == {"query": query, "who": None, "message": ""}
+        assert who["reader"].cancel(query, "mine") == own
 
 
 def test_a_service_only_reads_unless_it_is_told_otherwise(lake: Path) -> None:
@@ -200,6 +219,21 @@ def test_roots_are_called_by_their_last_name() -> None:
             named_roots(wrong)
 
 
+LOGINS = ["grpc://u:PW@127.0.0.1:1", "grpc//u:PW@host:1", "grpc://u:PW@host:x", "u:PW@host"]
+
+
+@pytest.mark.parametrize("url", LOGINS)
+def test_a_login_in_an_address_is_refused_and_not_repeated(url: str) -> None:
+    for ask in (
+        lambda: ffq.connect(url, retries=0).exchanges(),
+        lambda: named_roots([url]),
+        lambda: ffq.serve([url], port=0),
+    ):
+        with pytest.raises(BadOption) as caught:
+            ask()
+        assert "PW" not in "".join(traceback.format_exception_only(caught.value))
+
+
 # --- TLS --------------------------------------------------------------------------------------
 
 
@@ -211,6 +245,7 @@ def authority() -> trustme.CA:
 def pem(place: Path, name: str, *blobs: Any) -> str:
     path = place / f"{name}.pem"
     path.write_bytes(b"".join(blob.bytes() for blob in blobs))
+    path.chmod(0o600)
     return str(path)
 
 

@@ -256,6 +256,7 @@ def test_results_are_their_owners_alone(spark: Any, root: str, tmp_path: Path) -
     }
     path = tmp_path / "tokens.json"
     path.write_text(json.dumps([entry for _, entry in made.values()]))
+    path.chmod(0o600)
     options = {"port": 0, "sql": True, "tokens": str(path), "writable": True}
     with ffq.serve({"x": root}, spark=spark, **options) as served:
         one, two, bound = (ffq.connect(served.url, secret) for secret, _ in made.values())
@@ -295,12 +296,41 @@ def test_results_are_their_owners_alone(spark: Any, root: str, tmp_path: Path) -
         assert two.query(running.query).cancel("by two")["state"] == "CANCELED"
 
 
+def test_who_may_only_cancel_learns_no_more_than_the_state(
+    spark: Any, root: str, tmp_path: Path
+) -> None:
+    made = {
+        "one": new_token("one", ["read", "write", "cancel"]),
+        "ops": new_token("ops", ["cancel"]),
+    }
+    path = tmp_path / "tokens.json"
+    path.write_text(json.dumps([entry for _, entry in made.values()]))
+    path.chmod(0o600)
+    with ffq.serve({"x": root}, spark=spark, port=0, sql=True, tokens=str(path)) as served:
+        one, ops = (ffq.connect(served.url, secret) for secret, _ in made.values())
+        done = one.submit("select 7 as a")
+        assert done.wait()["owner"] == "one"
+        running = one.submit(ENDLESS)
+        nothing = {"owner": None, "submitted_at_ms": None, "ended_at_ms": None}
+        ended = {"query": done.query, "state": "SUCCEEDED", "code": 3, "message": ""}
+        assert ops.query(done.query).cancel("too late") == {**ended, **nothing}
+        told = ops.query(running.query).cancel("enough")
+        assert told == {**told, "state": "CANCELED", "message": "enough", **nothing}
+        # The owner is told who ended it, and why.
+        assert running.status()["message"] == "enough" and running.status()["owner"] == "one"
+        again = running.cancel("mine")
+        assert again["owner"] == "one" and again["ended_at_ms"] is not None
+        with pytest.raises(Forbidden):
+            ops.query(done.query).status()
+
+
 def test_why_a_query_failed_is_told_to_its_owner_alone(
     spark: Any, root: str, tmp_path: Path
 ) -> None:
     made = {name: new_token(name, ["read", "write", "cancel"]) for name in ("one", "two")}
     path = tmp_path / "tokens.json"
     path.write_text(json.dumps([entry for _, entry in made.values()]))
+    path.chmod(0o600)
     with ffq.serve({"x": root}, spark=spark, port=0, sql=True, tokens=str(path)) as served:
         one, two = (ffq.connect(served.url, secret) for secret, _ in made.values())
         query = one.submit("select raise_error('salary of Ada: 5')")

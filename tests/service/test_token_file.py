@@ -1,0 +1,158 @@
+"""The file of tokens: several commands at once, links, and files that others may change."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import trustme
+
+import ffq_spark as ffq
+from ffq_spark.errors import BadOption
+
+BIN = os.path.dirname(sys.executable)
+
+
+def command(name: str, file: Path) -> subprocess.Popen[bytes]:
+    given = [f"{BIN}/ffq-spark", "token", name, "--file", str(file), "--scope", "read", "--json"]
+    return subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def make(name: str, file: Path) -> tuple[int, str]:
+    """The exit code of `ffq-spark token`, and what it said."""
+    process = command(name, file)
+    told, complaint = process.communicate()
+    return process.returncode, (told or complaint).decode()
+
+
+def names(file: Path) -> list[str]:
+    return sorted(entry["name"] for entry in json.loads(file.read_text()))
+
+
+def mode(file: Path) -> int:
+    return file.stat().st_mode & 0o777
+
+
+COMMANDS = """
+import sys
+from click.testing import CliRunner
+from ffq_spark.cli.main import main
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(20):
+    name = f"{sys.argv[2]}-{number:02}"
+    done = CliRunner().invoke(main, ["token", name, "--file", sys.argv[1], "--scope", "read"])
+    assert done.exit_code == 0, repr(done.exception) + done.output
+"""
+
+
+def test_commands_at_once_all_leave_their_token(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.json"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    processes = [
+        subprocess.Popen([sys.executable, "-c", COMMANDS, str(file), str(number)], **pipes)
+        for number in range(3)
+    ]
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        print("go", file=process.stdin, flush=True)
+    for process in processes:
+        process.communicate()
+    assert [process.returncode for process in processes] == [0, 0, 0]
+    assert names(file) == [f"{process}-{number:02}" for process in range(3) for number in range(20)]
+    assert mode(file) == 0o600 and not list(tmp_path.glob(".*.tmp"))
+
+
+def test_a_leftover_file_decides_neither_content_nor_mode(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.json"
+    leftover = tmp_path / ".tokens.json.tmp"
+    leftover.write_text("[" * 1000)
+    leftover.chmod(0o666)
+    assert make("reader", file)[0] == 0
+    assert mode(file) == 0o600 and names(file) == ["reader"]
+
+
+@pytest.mark.parametrize("dangling", [False, True])
+def test_a_link_is_followed_and_stays(tmp_path: Path, dangling: bool) -> None:
+    real, link = tmp_path / "real" / "tokens.json", tmp_path / "tokens.json"
+    real.parent.mkdir()
+    if not dangling:
+        assert make("first", real)[0] == 0
+    link.symlink_to("real/tokens.json")
+    assert make("second", link)[0] == 0
+    assert link.is_symlink() and names(real) == ["first", "second"][dangling:]
+    assert mode(real) == 0o600
+
+
+def test_a_file_that_its_group_may_read_stays_so(tmp_path: Path) -> None:
+    """A server with an account of its own reads the tokens that its administrator makes."""
+    file = tmp_path / "tokens.json"
+    assert make("first", file)[0] == 0
+    file.chmod(0o640)
+    assert make("second", file)[0] == 0
+    assert mode(file) == 0o640 and names(file) == ["first", "second"]
+
+
+@pytest.mark.parametrize("open_mode", [0o606, 0o660, 0o666])
+def test_a_file_that_others_may_change_is_refused(
+    tmp_path: Path, root: str, open_mode: int
+) -> None:
+    file = tmp_path / "tokens.json"
+    assert make("first", file)[0] == 0
+    file.chmod(open_mode)
+    with pytest.raises(BadOption, match=r"chmod") as caught:
+        ffq.serve({"x": root}, port=0, tokens=str(file))
+    assert caught.value.option == "tokens" and str(file) in str(caught.value)
+    code, told = make("second", file)
+    assert code == 2 and "FFQ_BAD_OPTION" in told
+    # What somebody may have added is not made to look trusted.
+    assert mode(file) == open_mode and names(file) == ["first"]
+
+
+def test_a_directory_in_which_anybody_may_replace_the_file_is_refused(
+    tmp_path: Path, root: str
+) -> None:
+    place = tmp_path / "open"
+    place.mkdir()
+    file = place / "tokens.json"
+    assert make("first", file)[0] == 0
+    place.chmod(0o777)
+    with pytest.raises(BadOption, match=r"chmod"):
+        ffq.serve({"x": root}, port=0, tokens=str(file))
+    # As in /tmp: others may add files, and may not replace this one.
+    place.chmod(0o1777)
+    with ffq.serve({"x": root}, port=0, tokens=str(file)):
+        pass
+
+
+def test_certificates_that_others_may_change_are_refused(tmp_path: Path, root: str) -> None:
+    """Who may change them decides who is let in, and who the server is."""
+    authority = trustme.CA()
+    made = authority.issue_cert("localhost")
+    blobs = {
+        "tls_certificate": made.cert_chain_pems[0],
+        "tls_key": made.private_key_pem,
+        "tls_client_ca": authority.cert_pem,
+    }
+    files = {name: tmp_path / name for name in blobs}
+    for name, file in files.items():
+        file.write_bytes(blobs[name].bytes())
+        file.chmod(0o600)
+    given = {name: str(file) for name, file in files.items()}
+    for file in files.values():
+        file.chmod(0o606)
+        with pytest.raises(BadOption, match=r"chmod"):
+            ffq.serve({"x": root}, port=0, **given)
+        file.chmod(0o600)
+    with ffq.serve({"x": root}, port=0, **given):
+        pass
+
+
+def test_a_file_that_cannot_be_written_is_an_error_that_names_it(tmp_path: Path) -> None:
+    code, told = make("first", tmp_path / "none" / "tokens.json")
+    assert code == 3 and "FFQ_STORE_FAILED" in told and "none/tokens.json" in told
