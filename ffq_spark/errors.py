@@ -295,7 +295,7 @@ class CommitUnknown(FfqExecutionError):
     code = "FFQ_COMMIT_UNKNOWN"
     remedy = (
         "Ask `ffq-spark status ROOT QUERY` when storage answers again, and run the write again "
-        "only if that says FAILED or CANCELED"
+        "only if that says FAILED or CANCELED; a batch of a stream may be run again in any case"
     )
     rows = Rows.UNKNOWN
 

@@ -24,7 +24,17 @@ class Claim(Enum):
     LOST = "lost"
 
 
-def claim_exchange(store: Store, outcome: OutcomeRecord) -> None:
+def make(store: Store, outcome: OutcomeRecord) -> None:
+    """Make all claims of a committed query, or raise the error of the first that is lost.
+
+    >>> from ffq_spark.format.records import Outcome
+    >>> make(Store("memory://doc-claims"), OutcomeRecord(7, Outcome.COMMITTED, 0, "nonce"))
+    """
+    _claim_exchange(store, outcome)
+    _claim_batch(store, outcome)
+
+
+def _claim_exchange(store: Store, outcome: OutcomeRecord) -> None:
     """Create the exchange's record if this query is its first; refuse a query that disagrees."""
     if outcome.exchange is None or store.create_once(layout.EXCHANGE, outcome.exchange.encode()):
         return
@@ -35,7 +45,7 @@ def claim_exchange(store: Store, outcome: OutcomeRecord) -> None:
     agree(found, outcome.exchange, store.url())
 
 
-def claim_batch(store: Store, outcome: OutcomeRecord) -> None:
+def _claim_batch(store: Store, outcome: OutcomeRecord) -> None:
     """Make this query its stream's batch; refuse it if another run of the batch came first."""
     batch = outcome.step.stream if outcome.step else None
     if batch is not None and not batches.claim(store, outcome.query, batch):

@@ -214,27 +214,23 @@ class Ledger:
 
     def confirm(self, outcome: OutcomeRecord) -> StepRecord:
         """Give a committed query its step, trying again where storage fails."""
-        founded = outcome.exchange is None
+        claimed = False
         for wait in (*WAITS, None):
             try:
-                claims.claim_exchange(self._store, outcome)
-                founded = True
-                step = self._publish(outcome)
+                claims.make(self._store, outcome)
+                claimed = True
+                step = self.log.publish(outcome)
                 break
             except (ExchangeMismatch, DuplicateBatch):
                 self._drop_marker(outcome.query)
                 raise
             except (FfqError, OSError) as error:
                 if wait is None:
-                    raise _unconfirmed(outcome, error, founded=founded) from error
+                    raise _unconfirmed(outcome, error, claimed=claimed) from error
                 time.sleep(wait)
         self._drop_marker(outcome.query)
         self.log.condense(step.step)
         return step
-
-    def _publish(self, outcome: OutcomeRecord) -> StepRecord:
-        claims.claim_batch(self._store, outcome)
-        return self.log.publish(outcome)
 
     def _drop_marker(self, query: int) -> None:
         """Delete the marker of a commit that is over, if storage lets: it only costs time."""
@@ -311,9 +307,8 @@ class Ledger:
                 continue
             try:
                 if outcome.outcome is Outcome.COMMITTED:
-                    claims.claim_exchange(self._store, outcome)
-                    step = self._publish(outcome)
-                    self.log.condense(step.step)
+                    claims.make(self._store, outcome)
+                    self.log.condense(self.log.publish(outcome).step)
                     published += 1
             except (ExchangeMismatch, DuplicateBatch) as error:
                 logger.info("query %d has no step: %s", outcome.query, error)
@@ -325,11 +320,12 @@ class Ledger:
         return published
 
 
-def _unconfirmed(outcome: OutcomeRecord, error: Exception, *, founded: bool) -> FfqError:
+def _unconfirmed(outcome: OutcomeRecord, error: Exception, *, claimed: bool) -> FfqError:
     """The error of a committed query whose step storage did not take."""
     message = getattr(error, "message", str(error))
     path = getattr(error, "path", None)
-    if founded:
+    has_claims = outcome.exchange is not None or (outcome.step and outcome.step.stream)
+    if claimed or not has_claims:
         return CommittedUnconfirmed(f"query {outcome.query} has no step yet: {message}", path=path)
-    # A first write with other keys or columns may have come first: then this one never counts.
-    return CommitUnknown(f"query {outcome.query} has no exchange yet: {message}", path=path)
+    # Another first write, or another run of the batch, may have come first.
+    return CommitUnknown(f"query {outcome.query} is committed, not claimed: {message}", path=path)
