@@ -102,7 +102,7 @@ LOGINS = [
         lambda value: {"account_host": value},
         lambda value: {"uri": value},
     ],
-    ids=str,
+    ids=lambda place: json.dumps(place("…"), ensure_ascii=False),
 )
 def test_an_address_that_is_more_than_a_host_is_scrubbed_by_its_options_name(
     place: Callable[[str], dict[str, Any]], address: str
