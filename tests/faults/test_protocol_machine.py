@@ -17,7 +17,13 @@ from fault_stewards import StewardRules
 from fault_stream_rules import StreamRules
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from ffq_spark import Exchange
 from ffq_spark.errors import (
@@ -91,6 +97,8 @@ class Running:
 
 class ProtocolMachine(StreamRules, StewardRules, RuleBasedStateMachine):
     """Writers, twins, aborts, streams, stewards, collectors, readers, faults, crashes: one root."""
+
+    transitions = 0
 
     def __init__(self) -> None:
         super().__init__()
@@ -320,6 +328,10 @@ class ProtocolMachine(StreamRules, StewardRules, RuleBasedStateMachine):
         self.exchange = exchange
 
     @invariant()
+    def count_transitions(self) -> None:
+        type(self).transitions += 1
+
+    @invariant()
     def outcomes_never_change(self) -> None:
         outcomes = truth.outcomes(self.root)
         assert self.outcomes.items() <= outcomes.items()
@@ -346,19 +358,26 @@ class ProtocolMachine(StreamRules, StewardRules, RuleBasedStateMachine):
             shutil.rmtree(self.root)
 
 
-def campaign(examples: int) -> settings:
-    return settings(
+def campaign(examples: int, transitions: int) -> None:
+    class Campaign(ProtocolMachine):
+        pass
+
+    Campaign.transitions = 0
+    profile = settings(
         max_examples=examples,
         stateful_step_count=40,
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )
+    run_state_machine_as_test(Campaign, settings=profile)
+    print(f"{Campaign.transitions} transitions")
+    assert Campaign.transitions >= transitions
 
 
-class TestProtocol(ProtocolMachine.TestCase):
-    settings = campaign(300)
+def test_every_interleaving_keeps_the_protocol() -> None:
+    campaign(examples=250, transitions=5_000)
 
 
 @pytest.mark.soak
-class TestProtocolSoak(ProtocolMachine.TestCase):
-    settings = campaign(3000)
+def test_every_interleaving_keeps_the_protocol_soak() -> None:
+    campaign(examples=3_500, transitions=100_000)
