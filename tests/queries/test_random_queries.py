@@ -16,10 +16,12 @@ pytestmark = pytest.mark.spark
 
 FILTERS, AGGREGATES, JOINS = 14, 9, 2
 CASES_OF_A_TABLE = FILTERS + AGGREGATES + JOINS
+# 200 cases; all but the first two found faults once.
+SEEDS = (0, 1, 2, 7, 8, 13, 28, 33)
 ZONES = ["UTC", "America/New_York", "Europe/Berlin", "Asia/Kolkata", "Pacific/Apia"]
 
 
-@pytest.mark.parametrize("seed", range(200 // CASES_OF_A_TABLE))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_random_queries(spark: Any, tmp_path: Path, seed: int) -> None:
     check(spark, tmp_path, seed)
 
