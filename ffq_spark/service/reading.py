@@ -11,6 +11,7 @@ import pyarrow as pa
 import xxhash
 
 from ffq_spark.errors import (
+    BadOption,
     CorruptIndex,
     CorruptPart,
     CorruptRecord,
@@ -21,6 +22,7 @@ from ffq_spark.errors import (
     QueryNotFound,
     StepNotFound,
     TicketStale,
+    UnsupportedType,
 )
 from ffq_spark.exchange.consolidation import check_readable, read_rows
 from ffq_spark.exchange.exchange import output_schema, python_options
@@ -41,8 +43,11 @@ _IDENTITY = (
     *("step", "query", "stage", "map_task", "attempt", "reduce"),
     *("file", "offset", "bytes", "rows", "checksum"),
 )
-# What a ticket's read may ask for and an exchange that took the place of another may not have.
-_GONE = (StepNotFound, QueryNotFound, NoAttempts, PartitionNotFound, KeyColumnMissing)
+# What planning a ticket raises where another exchange took the place of its own.
+_GONE = (
+    *(StepNotFound, QueryNotFound, NoAttempts, PartitionNotFound, KeyColumnMissing),
+    *(BadOption, UnsupportedType),
+)
 _DAMAGE = (CorruptPart, CorruptRecord, CorruptIndex)
 _CACHED_READS = 32
 _CACHED_PARTS = 1_000_000
@@ -174,6 +179,9 @@ class Reading:
         try:
             plan = self._planned_anew(task.read())
         except _GONE as error:
+            if task.as_of_step is None and not task.steps and task.query is None:
+                # No ticket of a service's: it names no snapshot.
+                raise
             raise _stale(task, error.message) from error
         parts = _parts_of(task, plan)
         if parts is None:

@@ -85,6 +85,20 @@ def test_a_stream_whose_exchange_is_written_anew_meanwhile_ends_as_stale(root: s
             list(batches)
 
 
+@pytest.mark.parametrize("known", [True, False], ids=["remembered", "unknown"])
+def test_a_ticket_for_a_key_is_stale_once_the_exchange_has_other_keys(
+    root: str, remote: RemoteExchange, known: bool
+) -> None:
+    (ticket,) = remote.tasks(key=[7])
+    if known:
+        assert read_task(remote, ticket) == 1
+    other = pa.record_batch({"a": ["7"], "b": [7]})
+    renew(root, other, keys=("a", "b"))
+    write(root, other, keys=("a", "b"))
+    with pytest.raises(TicketStale):
+        read_task(remote, ticket)
+
+
 @pytest.mark.parametrize(
     "asked", [{"as_of_step": 1}, {"steps": "1..1"}, {"as_of_step": 1, "key": [7]}], ids=str
 )
