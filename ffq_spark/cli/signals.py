@@ -20,21 +20,21 @@ _STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 def stop_requested() -> threading.Event:
     """Return an event that the first SIGTERM or SIGINT sets; a second one ends the process."""
-    told = threading.Event()
+    requested = threading.Event()
     receiver, sender = socket.socketpair()
     sender.setblocking(False)
     for number in _STOPPING:
         signal.signal(number, lambda *_: None)
     signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
     # The thread keeps the sender open.
-    threading.Thread(target=_watch, args=(receiver, sender, told), daemon=True).start()
-    return told
+    threading.Thread(target=_watch, args=(receiver, sender, requested), daemon=True).start()
+    return requested
 
 
-def _watch(receiver: socket.socket, sender: socket.socket, told: threading.Event) -> None:
+def _watch(receiver: socket.socket, sender: socket.socket, requested: threading.Event) -> None:
     while signals := receiver.recv(1):
         if signals[0] not in _STOPPING:
             continue
-        if told.is_set():
+        if requested.is_set():
             os._exit(FINDING)
-        told.set()
+        requested.set()
