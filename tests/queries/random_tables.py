@@ -92,8 +92,6 @@ OF_K = [(f"{of}({what})", "int") for of in ("MIN", "MAX") for what in ("1", "k +
 ORDERED = [kind for kind in VALUES if not kind.startswith("map")]
 EDGY = ["date", "timestamp", "string", "double", "timestamp_ntz"]
 KEYS = [kind for kind in ORDERED if kind.partition("<")[0] not in ("struct", "array")]
-# Columns whose strings are no text get no statistics for now.
-INVALID_STRINGS_HAVE_STATISTICS = False
 
 
 def quoted(name: str) -> str:
@@ -160,9 +158,6 @@ class RandomTable:
     def options(self) -> dict[str, Any]:
         pick = self.random
         statistics = pick.choice(["all", "all", "auto", "none"])
-        has_strings = any(c.kind == "string" for c in self.columns)
-        if statistics == "all" and has_strings and not INVALID_STRINGS_HAVE_STATISTICS:
-            statistics = "auto"
         found = {
             "keys": ",".join(key.name for key in self.keys),
             "partitions": pick.choice([1, 3, 16, 16]),
