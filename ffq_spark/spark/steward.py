@@ -125,7 +125,11 @@ class Steward:
 
     def _ended(self, event: Event) -> None:
         query = self._queries.get(event["query"])
-        if query is not None and query.given_up_ms is None:
+        if query is None:
+            # A write without a job, or one that ended while no steward ran.
+            query = Query(event["query"], event["root"], self._first_piece)
+            self._queries[query.number] = query
+        if query.given_up_ms is None:
             query.given_up_ms = event["time"]
 
     def _record(self, event: Event) -> None:

@@ -90,8 +90,13 @@ class Judge:
         found = {s["step"] for s in self.log if s["version"] > newest - KEPT_VERSIONS}
         for path in claims:
             step = json.loads(self._files[path])["step"]
-            unread = range(step + 1, len(self.log) + 1)
-            found |= self.visible(step) if "/holds/" in path else set(unread)
+            if "/holds/" in path:
+                found |= self.visible(step)
+            elif step == 0:
+                # It begins with the snapshot that it meets.
+                found |= self.visible(len(self.log))
+            else:
+                found |= set(range(step + 1, len(self.log) + 1))
         rollbacks = (self.log[step - 1]["body"]["restores"] for step in list(found))
         return found.union(*(self.visible(step) for step in rollbacks if step))
 

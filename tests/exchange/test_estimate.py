@@ -165,7 +165,7 @@ def write(
     exchange = prepare(store, options, batch.schema)
     job = WriteJob.of(exchange, Ledger(store).begin("append", "test"), options)
     outputs = [write_attempt(store, job, number, 1, [batch]) for number in range(maps)]
-    step = commit_write(store, job, outputs, options)
+    step = commit_write(store, job, outputs, None)
     assert step is not None
     return step
 
@@ -243,5 +243,5 @@ def test_no_part_is_smaller_than_the_model_allows(root: str) -> None:
         prepare(store, options, batch.schema), Ledger(store).begin("append", "test"), options
     )
     output = write_attempt(store, job, 0, 1, [batch])
-    step = commit_write(store, job, [output], options)
+    step = commit_write(store, job, [output], None)
     assert step is not None and step.body.bytes >= LEAST_PART_BYTES

@@ -61,10 +61,13 @@ def exchanges(draw: st.DrawFn) -> ExchangeRecord:
     return ExchangeRecord.of(schema, keys, draw(st.integers(1, 10_000)), hash, draw(st.text()))
 
 
+st.register_type_strategy(ExchangeRecord, exchanges())
+
+
 def instances(kind: type[JsonRecord]) -> st.SearchStrategy[JsonRecord]:
     if kind is StepRecord:
         return steps
-    return exchanges() if kind is ExchangeRecord else st.from_type(kind)
+    return st.from_type(kind)
 
 
 KINDS = sorted(JsonRecord.__subclasses__(), key=lambda kind: kind.__name__)

@@ -343,6 +343,7 @@ def test_filters_by_strings_that_are_no_text(spark: Any, root: str) -> None:
         assert numbers(exchange.where(condition)) == numbers(frame.where(condition)), condition
 
 
+@pytest.mark.usefixtures("pushdown")
 @pytest.mark.parametrize("key", ["d", "t"])
 def test_without_the_plugin_old_days_do_not_prune(
     spark: Any, old_days: Any, root: str, key: str
@@ -355,6 +356,7 @@ def test_without_the_plugin_old_days_do_not_prune(
         assert numbers(found.where(condition)) == numbers(old_days.where(condition)), condition
 
 
+@pytest.mark.usefixtures("pushdown")
 def test_without_the_plugin_filters_prune_if_asked_to(spark: Any, frame: Any, root: str) -> None:
     """By values that Java's types have, and by no others."""
     write(frame, root, keys="day", partitions=16, statistics="none")

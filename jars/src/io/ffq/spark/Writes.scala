@@ -19,6 +19,7 @@ private object Writes {
   private val known = Recent.map[Long, Option[Entry]]()
   private val unsettled = Recent.map[Long, Entry]()
   private val roots = Recent.map[String, Write]()
+  private var lastLook = Set.empty[Long]
 
   /** Forget the writes of an earlier application in this JVM. */
   def clear(): Unit = Seq(known, unsettled, roots).foreach(_.clear())
@@ -32,27 +33,36 @@ private object Writes {
     val found = known.get(execution)
     if (found != null) found
     else query.flatMap { running =>
-      val entry = written(running).map(new Entry(_))
-      known.put(execution, entry)
-      entry.foreach(open(execution, _))
+      val entry = add(execution, running)
+      entry.foreach { opened =>
+        Cancels.opened(opened.write.query, execution)
+        Steward.sendState(opening(opened.write))
+      }
       entry
     }
+  }
+
+  private def add(execution: Long, query: QueryExecution): Option[Entry] = {
+    val entry = written(query).map(new Entry(_))
+    known.put(execution, entry)
+    entry.foreach { added =>
+      unsettled.put(execution, added)
+      roots.put(added.write.root, added.write)
+    }
+    entry
   }
 
   /** A plan that cannot be analyzed writes nothing. */
   private def written(query: QueryExecution): Option[Write] =
     try Write.in(query.analyzed) catch { case NonFatal(_) => None }
 
-  private def open(execution: Long, entry: Entry): Unit = {
-    unsettled.put(execution, entry)
-    roots.put(entry.write.root, entry.write)
-    Cancels.opened(entry.write.query, execution)
-    Steward.sendState(opening(entry.write))
+  /** Spark has told that an execution ended. One that never had a job gets no lease: it may have been refused. */
+  def ended(execution: Long, query: Option[QueryExecution], time: Long): Unit = synchronized {
+    val found = known.get(execution)
+    val entry = if (found != null) found else query.flatMap(add(execution, _))
+    if (found == null) entry.foreach(ended => Steward.sendState(rooting(ended.write)))
+    entry.foreach(end(_, time))
   }
-
-  /** Spark has told that an execution ended. */
-  def ended(execution: Long, query: Option[QueryExecution], time: Long): Unit =
-    entry(execution, query).foreach(end(_, time))
 
   private def end(entry: Entry, time: Long): Unit = synchronized {
     if (entry.endedAt.isEmpty) {
@@ -61,12 +71,16 @@ private object Writes {
     }
   }
 
-  /** Find what began or ended, by Spark's own account: a listener may miss events. */
+  /**
+   * Find what began or ended, by Spark's own account: a listener may miss events. What runs for the first time
+   * may still be refused before it writes anything, so only what ran at the last look counts as begun.
+   */
   def look(): Unit = {
     val open = unsettled.synchronized(unsettled.asScala.toSeq)
     val now = System.currentTimeMillis()
     val running = Internals.running()
-    running.foreach { case (execution, query) => entry(execution, Some(query)) }
+    running.foreach { case (execution, query) => if (lastLook(execution)) entry(execution, Some(query)) }
+    lastLook = running.keySet.toSet
     open.foreach { case (execution, entry) => if (!running.contains(execution)) end(entry, now) }
   }
 
@@ -79,13 +93,14 @@ private object Writes {
   def handOver(take: Seq[Seq[(String, Any)]] => Unit): Unit = synchronized(take(state))
 
   private def state: Seq[Seq[(String, Any)]] =
-    roots.values().asScala.toSeq.map(write =>
-      Seq("event" -> "root", "root" -> write.root, "storage" -> write.storage)) ++
-      unsettled.values().asScala.toSeq.flatMap { entry =>
-        opening(entry.write) +: entry.endedAt.map(ending(entry.write, _)).toSeq
-      }
+    roots.values().asScala.toSeq.map(rooting) ++ unsettled.values().asScala.toSeq.map { entry =>
+      entry.endedAt.fold(opening(entry.write))(ending(entry.write, _))
+    }
 
   /** Secrets go through the pipe alone. */
+  private def rooting(write: Write): Seq[(String, Any)] =
+    Seq("event" -> "root", "root" -> write.root, "storage" -> write.storage)
+
   private def opening(write: Write): Seq[(String, Any)] =
     Seq("event" -> "open", "root" -> write.root, "query" -> write.query, "storage" -> write.storage)
 
