@@ -371,7 +371,7 @@ def run(examples: int, transitions: int) -> None:
 
 
 def test_no_interleaving_loses_a_committed_row_or_leaves_an_orphan() -> None:
-    run(examples=125, transitions=5_000)
+    run(examples=150, transitions=5_000)
 
 
 @pytest.mark.soak

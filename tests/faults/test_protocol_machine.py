@@ -375,7 +375,7 @@ def campaign(examples: int, transitions: int) -> None:
 
 
 def test_every_interleaving_keeps_the_protocol() -> None:
-    campaign(examples=250, transitions=5_000)
+    campaign(examples=300, transitions=5_000)
 
 
 @pytest.mark.soak
