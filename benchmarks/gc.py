@@ -50,7 +50,7 @@ def write_attempt(root: Path, query: int, map_task: int, attempt: int, created_a
 
 def open_query(root: Path, outcome: str, registered: dict[int, int] | None = None) -> int:
     """The records of a query of two days ago; LOST is what a sweep has yet to find out."""
-    from ffq_spark.exchange.ledger import Ledger
+    from ffq_spark.exchange.ledger.ledger import Ledger
     from ffq_spark.format import layout
     from ffq_spark.format.ids import new_query, now_ms
     from ffq_spark.format.records import Outcome, OutcomeRecord, QueryRecord, StepBody

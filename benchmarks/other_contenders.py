@@ -192,9 +192,9 @@ def make_planning(settings: Settings, path: str) -> None:
     """A step as `maps` tasks of a Spark write would commit it; no reader opens its parts."""
     import numpy as np
 
-    from ffq_spark.exchange.job import WriteJob
-    from ffq_spark.exchange.ledger import Ledger
-    from ffq_spark.exchange.write import new_initiator, prepare
+    from ffq_spark.exchange.ledger.ledger import Ledger
+    from ffq_spark.exchange.write.batch_write import new_initiator, prepare
+    from ffq_spark.exchange.write.job import WriteJob
     from ffq_spark.options import WriteOptions
     from ffq_spark.store import Store
 
@@ -213,7 +213,7 @@ def _output(job: Any, map_task: int, generator: Any) -> Any:
     """A map attempt with a part of about 128 KiB in every partition, and statistics of it."""
     import pyarrow as pa
 
-    from ffq_spark.exchange.ledger import AttemptOutput
+    from ffq_spark.exchange.ledger.ledger import AttemptOutput
     from ffq_spark.format import manifest
     from ffq_spark.format.columns import LEAST_BATCH_BYTES
     from ffq_spark.format.layout import AttemptId
@@ -252,7 +252,7 @@ def planning(settings: Settings) -> Iterator[tuple[Work, Work]]:
     import pyarrow as pa
     from pyspark.serializers import CloudPickleSerializer
 
-    from ffq_spark.exchange.snapshot import take_snapshot
+    from ffq_spark.exchange.scan.snapshot import take_snapshot
     from ffq_spark.options import ReadOptions
     from ffq_spark.spark.reader import ExchangeReader
     from ffq_spark.spark.types import spark_schema
@@ -317,10 +317,10 @@ def _write_maps(
 ) -> None:
     import pyarrow.parquet as pq
 
-    from ffq_spark.exchange.job import WriteJob
-    from ffq_spark.exchange.ledger import Ledger
-    from ffq_spark.exchange.write import commit_write, new_initiator, prepare
-    from ffq_spark.exchange.writer import write_attempt
+    from ffq_spark.exchange.ledger.ledger import Ledger
+    from ffq_spark.exchange.write.attempt_writer import write_attempt
+    from ffq_spark.exchange.write.batch_write import commit_write, new_initiator, prepare
+    from ffq_spark.exchange.write.job import WriteJob
     from ffq_spark.options import WriteOptions
     from ffq_spark.store import Store
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from ffq_spark.exchange.estimate import Requests
+from ffq_spark.exchange.scan.cost_model import Requests
 
 _KINDS = {
     "PutObject": "put",

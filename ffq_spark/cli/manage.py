@@ -10,9 +10,9 @@ import click
 
 from ffq_spark.cli.context import FINDING, verb
 from ffq_spark.cli.output import Output, human_bytes, human_time
-from ffq_spark.exchange.cleanup import DEFAULT_TTL_SECONDS, RULES
 from ffq_spark.exchange.exchange import Exchange
-from ffq_spark.exchange.versions import Version
+from ffq_spark.exchange.maintenance.gc import DEFAULT_TTL_SECONDS, RULES
+from ffq_spark.exchange.maintenance.versions import Version
 
 # A terminal takes longer to show a number than a directory to go.
 _SHOWN_EVERY = 100

@@ -9,7 +9,7 @@ import click
 
 from ffq_spark.cli.context import ending
 from ffq_spark.cli.output import Output, human_bytes
-from ffq_spark.exchange.estimate import LAYOUTS, Estimate, Prices, Requests, Shape, estimate
+from ffq_spark.exchange.scan.cost_model import LAYOUTS, Estimate, Prices, Requests, Shape, estimate
 from ffq_spark.options import ReadOptions, size
 
 

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ffq_spark.errors import BadOption, CorruptRecord, NoCommonVersion
-from ffq_spark.exchange import batches
 from ffq_spark.exchange.exchange import Exchange
-from ffq_spark.exchange.ledger import Ledger
-from ffq_spark.exchange.log import StepLog
+from ffq_spark.exchange.ledger import stream_records
+from ffq_spark.exchange.ledger.ledger import Ledger
+from ffq_spark.exchange.ledger.step_log import StepLog
 from ffq_spark.format import layout
 from ffq_spark.store import Store
 
@@ -57,7 +57,7 @@ def cut(exchanges: Iterable[Exchange | str], stream: str | None = None) -> Cut:
     The stream may be left out if there is only one that feeds them all.
 
     >>> import pyarrow as pa
-    >>> from ffq_spark.exchange.write import write_batches
+    >>> from ffq_spark.exchange.write.batch_write import write_batches
     >>> from ffq_spark.options import WriteOptions
     >>> roots = ["memory://doc-cut-orders", "memory://doc-cut-items"]
     >>> for root, batches in zip(roots, (3, 2)):
@@ -101,7 +101,7 @@ def _held(store: Store, stream: str) -> Iterator[Held]:
     ledger = Ledger(store)
     ledger.roll_forward()
     number = ledger.log.last_number()
-    owners = {record.epoch: record.owner for record in batches.owners(store, stream)}
+    owners = {record.epoch: record.owner for record in stream_records.owners(store, stream)}
     length = _FEW
     while number:
         first = max(number - length + 1, 1)

@@ -10,29 +10,30 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import pyarrow as pa
 
 from ffq_spark.errors import BadOption
-from ffq_spark.exchange import consumers, resolution
-from ffq_spark.exchange import pause as pausing
-from ffq_spark.exchange.agreement import column
-from ffq_spark.exchange.attempt_states import AttemptState, attempt_states
-from ffq_spark.exchange.cancel import USER_CANCELED, request_cancel
-from ffq_spark.exchange.cleanup import DEFAULT_TTL_SECONDS, collect, inactive_queries
-from ffq_spark.exchange.consolidation import check_readable, read_rows
-from ffq_spark.exchange.consumers import ConsumerRecord, HoldRecord
-from ffq_spark.exchange.keys import key_predicates, matching_rows
-from ffq_spark.exchange.ledger import Ledger
-from ffq_spark.exchange.reader import METADATA_FIELDS, fetch_part
-from ffq_spark.exchange.registered_parts import registered_part
-from ffq_spark.exchange.removal import GcReport, OnRemoved
-from ffq_spark.exchange.resolution import Resolved
-from ffq_spark.exchange.snapshot import (
+from ffq_spark.exchange.attempts import resolution
+from ffq_spark.exchange.attempts.resolution import Resolved
+from ffq_spark.exchange.attempts.states import AttemptState, attempt_states
+from ffq_spark.exchange.attempts.status import QueryStatus, all_statuses, query_status
+from ffq_spark.exchange.compute.keys import key_predicates, matching_rows
+from ffq_spark.exchange.ledger import consumers
+from ffq_spark.exchange.ledger import pause as pausing
+from ffq_spark.exchange.ledger.cancel import USER_CANCELED, request_cancel
+from ffq_spark.exchange.ledger.consumers import ConsumerRecord, HoldRecord
+from ffq_spark.exchange.ledger.ledger import Ledger
+from ffq_spark.exchange.maintenance.deletion import GcReport, OnRemoved
+from ffq_spark.exchange.maintenance.gc import DEFAULT_TTL_SECONDS, collect, inactive_queries
+from ffq_spark.exchange.maintenance.verify import Progress, VerifyReport, verify_snapshot
+from ffq_spark.exchange.maintenance.versions import Version, rollback, versions
+from ffq_spark.exchange.read.one_part import registered_part
+from ffq_spark.exchange.read.parts import METADATA_FIELDS, fetch_part
+from ffq_spark.exchange.read.rows import check_readable, read_rows
+from ffq_spark.exchange.scan.snapshot import (
     Snapshot,
     take_snapshot,
 )
-from ffq_spark.exchange.status import QueryStatus, all_statuses, query_status
-from ffq_spark.exchange.verify import Progress, VerifyReport, verify_snapshot
-from ffq_spark.exchange.versions import Version, rollback, versions
 from ffq_spark.format.layout import AttemptId
 from ffq_spark.format.records import CancelRecord, StepRecord
+from ffq_spark.format.schemas import require_column
 from ffq_spark.options import ReadOptions
 from ffq_spark.store import ReadTotals, Store
 
@@ -315,7 +316,7 @@ def _milliseconds(seconds: float, option: str) -> int:
 def output_schema(schema: pa.Schema, options: ReadOptions) -> pa.Schema:
     """The columns that a read with these options gives."""
     names = options.columns or schema.names
-    fields = [column(schema, name, "columns") for name in names]
+    fields = [require_column(schema, name, "columns") for name in names]
     return pa.schema([*fields, *(METADATA_FIELDS if options.metadata_columns else ())])
 
 

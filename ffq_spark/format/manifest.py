@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from ffq_spark.errors import CorruptRecord
 from ffq_spark.format.payload import checksum
@@ -29,6 +31,9 @@ PART_FIELDS = [
     pa.field("tail_bytes", pa.int32(), nullable=False),
     pa.field("tail_checksum", pa.uint64(), nullable=False),
 ]
+
+ENDS_FILE = pa.field("ends_file", pa.bool_(), nullable=False)
+"""Whether a part is the last of its file, so that no byte may follow it."""
 
 
 def stats_type(fields: Sequence[pa.Field]) -> pa.DataType:
@@ -95,3 +100,24 @@ def _check(schema: pa.Schema, path: str) -> None:
 def digest(data: bytes | pa.Buffer) -> int:
     """What a step record remembers of its manifest."""
     return checksum(pa.py_buffer(data))
+
+
+def with_file_ends(parts: pa.Table) -> pa.Table:
+    """All parts of some files, and which of them are the last of their file.
+
+    >>> parts = pa.table({"file": ["a", "b", "a"], "offset": [0, 0, 8], "bytes": [8, 8, 8]})
+    >>> with_file_ends(parts)["ends_file"].to_pylist()
+    [False, True, True]
+    """
+    return parts.append_column(ENDS_FILE, pa.array(_file_ends(parts)))
+
+
+def _file_ends(parts: pa.Table) -> NDArray[np.bool_]:
+    offsets = parts["offset"].to_numpy()
+    if not offsets.any():
+        return np.ones(len(offsets), np.bool_)
+    files = parts["file"].combine_chunks().dictionary_encode()
+    codes, ends = files.indices.to_numpy(), offsets + parts["bytes"].to_numpy()
+    last = np.zeros(len(files.dictionary), np.int64)
+    np.maximum.at(last, codes, ends)
+    return np.asarray(ends == last[codes])

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ffq_spark import conf
-from ffq_spark.exchange.spill import spill_directory
+from ffq_spark.exchange.compute.spill import spill_directory
 from ffq_spark.health.checks import check
 from ffq_spark.health.facts import Facts, Finding
 from ffq_spark.health.installed import check_packages, check_room, check_storage, versions

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ffq_spark.errors import BadRequest, Unsupported
-from ffq_spark.exchange.cancel import request_cancel
-from ffq_spark.exchange.cleanup import inactive_queries
-from ffq_spark.exchange.status import query_status
+from ffq_spark.exchange.attempts.status import query_status
+from ffq_spark.exchange.ledger.cancel import request_cancel
+from ffq_spark.exchange.maintenance.gc import inactive_queries
 from ffq_spark.service.access import Access
 from ffq_spark.service.producing import AbortQuery, BeginQuery, CommitQuery, RegisterMapOutput
 from ffq_spark.service.queries import RESULTS, Queries

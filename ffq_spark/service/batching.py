@@ -7,8 +7,8 @@ from concurrent.futures import Executor, wait
 
 import pyarrow as pa
 
-from ffq_spark.exchange.partitioner import join
-from ffq_spark.exchange.slices import slices
+from ffq_spark.exchange.compute.batch_sizes import slices
+from ffq_spark.exchange.write.partitioner import join
 
 
 def one_ahead(batches: Iterator[pa.RecordBatch], makers: Executor) -> Iterator[pa.RecordBatch]:

@@ -8,10 +8,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ffq_spark.exchange.large_parts import Limits, read_large_part
-from ffq_spark.exchange.part_file import PIECE_BYTES, Bytes, HeldBytes, PartBytes, check_part, take
-from ffq_spark.exchange.reader import Part, fetch_part
-from ffq_spark.exchange.registered_parts import registered_part
+from ffq_spark.exchange.read.bounded import Limits, read_large_part
+from ffq_spark.exchange.read.one_part import registered_part
+from ffq_spark.exchange.read.part_file import (
+    PIECE_BYTES,
+    Bytes,
+    HeldBytes,
+    PartBytes,
+    check_part,
+    take,
+)
+from ffq_spark.exchange.read.parts import Part, fetch_part
 from ffq_spark.format.layout import AttemptId
 from ffq_spark.format.payload import Decoder
 from ffq_spark.service.wire import Fetch

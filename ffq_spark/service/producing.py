@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from ffq_spark.errors import BadRequest, Forbidden
-from ffq_spark.exchange.ledger import AttemptOutput
-from ffq_spark.exchange.uploads import Upload
+from ffq_spark.exchange.ledger.ledger import AttemptOutput
+from ffq_spark.exchange.write.shared_write import Upload
 from ffq_spark.format import manifest
 from ffq_spark.options import ServeOptions
 from ffq_spark.service.roots import Roots

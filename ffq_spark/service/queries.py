@@ -25,8 +25,8 @@ from ffq_spark.errors import (
     TimedOut,
     Unavailable,
 )
-from ffq_spark.exchange import leases
-from ffq_spark.exchange.status import QueryState
+from ffq_spark.exchange.attempts.status import QueryState
+from ffq_spark.exchange.ledger import leases
 from ffq_spark.format import layout
 from ffq_spark.format.ids import new_query
 from ffq_spark.options import ServeOptions

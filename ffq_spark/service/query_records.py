@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ffq_spark.errors import CorruptRecord, QueryNotFound
-from ffq_spark.exchange.status import QueryState
+from ffq_spark.exchange.attempts.status import QueryState
 from ffq_spark.format import layout
 from ffq_spark.format.ids import now_ms, query_time_ms
 from ffq_spark.format.records import JsonRecord

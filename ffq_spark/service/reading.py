@@ -24,14 +24,14 @@ from ffq_spark.errors import (
     TicketStale,
     UnsupportedType,
 )
-from ffq_spark.exchange.consolidation import check_readable, read_rows
+from ffq_spark.exchange.compute.keys import key_predicates, matching_rows
+from ffq_spark.exchange.compute.pruning import Predicate
 from ffq_spark.exchange.exchange import output_schema, python_options
-from ffq_spark.exchange.keys import key_predicates, matching_rows
-from ffq_spark.exchange.large_parts import Limits, read_bounded
-from ffq_spark.exchange.log import StepLog
-from ffq_spark.exchange.pruning import Predicate
-from ffq_spark.exchange.snapshot import Snapshot, take_snapshot
-from ffq_spark.exchange.tasks import read_tasks
+from ffq_spark.exchange.ledger.step_log import StepLog
+from ffq_spark.exchange.read.bounded import Limits, read_bounded
+from ffq_spark.exchange.read.rows import check_readable, read_rows
+from ffq_spark.exchange.scan.snapshot import Snapshot, take_snapshot
+from ffq_spark.exchange.scan.tasks import read_tasks
 from ffq_spark.format.records import ExchangeRecord, StepRecord
 from ffq_spark.options import ReadOptions
 from ffq_spark.service.roots import Roots

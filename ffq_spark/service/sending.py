@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from ffq_spark.exchange.large_parts import Limits
-from ffq_spark.exchange.part_schema import part_schema
+from ffq_spark.exchange.read.bounded import Limits
+from ffq_spark.exchange.read.part_schema import part_schema
 from ffq_spark.options import ServeOptions
 from ffq_spark.service import fetching, reading
 from ffq_spark.service.batching import sized

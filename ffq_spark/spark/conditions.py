@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ffq_spark.exchange.pruning import Predicate
+from ffq_spark.exchange.compute.pruning import Predicate
 from ffq_spark.format.records import ExchangeRecord
 from ffq_spark.spark.types import spark_arrow_schema, spark_schema
 

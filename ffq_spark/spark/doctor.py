@@ -84,7 +84,7 @@ def _probe(root: str) -> Callable[[int], str]:
         try:
             import pyarrow  # noqa: F401
 
-            from ffq_spark.exchange.spill import spill_directory
+            from ffq_spark.exchange.compute.spill import spill_directory
             from ffq_spark.store import Store
 
             told["spill"] = spill_directory()

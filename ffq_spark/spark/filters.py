@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from ffq_spark.exchange.pruning import Predicate
+from ffq_spark.exchange.compute.pruning import Predicate
 
 EXACT_SINCE = datetime(1900, 1, 1, tzinfo=timezone.utc)
 _RANGES: dict[type[Filter], str] = {

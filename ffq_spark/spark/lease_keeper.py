@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Mapping
 
-from ffq_spark.exchange import leases
+from ffq_spark.exchange.ledger import leases
 from ffq_spark.options import storage_options
 from ffq_spark.store import Store
 

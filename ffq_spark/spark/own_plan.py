@@ -13,10 +13,10 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from ffq_spark.errors import Unsupported
-from ffq_spark.exchange.bounds import bounds
-from ffq_spark.exchange.placement import placed_by, sorted_by
-from ffq_spark.exchange.snapshot import Snapshot
-from ffq_spark.exchange.tasks import partition_tasks, read_tasks
+from ffq_spark.exchange.compute.bounds import bounds
+from ffq_spark.exchange.scan.placement import placed_by, sorted_by
+from ffq_spark.exchange.scan.snapshot import Snapshot
+from ffq_spark.exchange.scan.tasks import partition_tasks, read_tasks
 from ffq_spark.options import ReadOptions
 from ffq_spark.spark.conditions import decode_conditions
 from ffq_spark.spark.plan_note import PlanNote, PlanRequest, place_mark

@@ -10,13 +10,13 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from ffq_spark.errors import ExchangeMismatch
-from ffq_spark.exchange.attempts import CHUNKS_FIELD
-from ffq_spark.exchange.consolidation import check_readable, read_rows, usable
-from ffq_spark.exchange.pruning import Predicate
-from ffq_spark.exchange.reader import METADATA_FIELDS
-from ffq_spark.exchange.snapshot import READ_SCHEMA, Snapshot
-from ffq_spark.exchange.sorting import sort_rows
-from ffq_spark.exchange.tasks import read_tasks
+from ffq_spark.exchange.attempts.stored import CHUNKS_FIELD
+from ffq_spark.exchange.compute.pruning import Predicate
+from ffq_spark.exchange.compute.sorting import sort_rows
+from ffq_spark.exchange.read.parts import METADATA_FIELDS
+from ffq_spark.exchange.read.rows import check_readable, read_rows, usable
+from ffq_spark.exchange.scan.snapshot import READ_SCHEMA, Snapshot
+from ffq_spark.exchange.scan.tasks import read_tasks
 from ffq_spark.format import layout
 from ffq_spark.format.conform import conform
 from ffq_spark.format.records import ExchangeRecord

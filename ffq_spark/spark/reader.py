@@ -8,8 +8,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from ffq_spark.exchange.pruning import Predicate
-from ffq_spark.exchange.snapshot import take_snapshot
+from ffq_spark.exchange.compute.pruning import Predicate
+from ffq_spark.exchange.scan.snapshot import take_snapshot
 from ffq_spark.options import ReadOptions
 from ffq_spark.spark.filters import predicates
 from ffq_spark.spark.own_plan import own_plan

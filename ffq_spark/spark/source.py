@@ -11,12 +11,12 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from ffq_spark.errors import BadOption, Unsupported
-from ffq_spark.exchange import leases
-from ffq_spark.exchange.consolidation import check_readable
-from ffq_spark.exchange.job import WriteJob
-from ffq_spark.exchange.ledger import Ledger
-from ffq_spark.exchange.snapshot import take_snapshot
-from ffq_spark.exchange.write import check_delivery, new_initiator, prepare
+from ffq_spark.exchange.ledger import leases
+from ffq_spark.exchange.ledger.ledger import Ledger
+from ffq_spark.exchange.read.rows import check_readable
+from ffq_spark.exchange.scan.snapshot import take_snapshot
+from ffq_spark.exchange.write.batch_write import check_delivery, new_initiator, prepare
+from ffq_spark.exchange.write.job import WriteJob
 from ffq_spark.format.ids import new_query, now_ms
 from ffq_spark.format.records import ExchangeRecord, QueryRecord
 from ffq_spark.options import (

@@ -25,10 +25,10 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from ffq_spark.errors import FfqError
-from ffq_spark.exchange.abandon import end_abandoned
-from ffq_spark.exchange.attempt_log import Event, write_events
-from ffq_spark.exchange.cancel import read_cancel
-from ffq_spark.exchange.cleanup import collect
+from ffq_spark.exchange.attempts.task_log import Event, write_events
+from ffq_spark.exchange.ledger.abandon import end_abandoned
+from ffq_spark.exchange.ledger.cancel import read_cancel
+from ffq_spark.exchange.maintenance.gc import collect
 from ffq_spark.spark.lease_keeper import LeaseKeeper
 from ffq_spark.store import Store
 

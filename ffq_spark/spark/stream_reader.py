@@ -20,11 +20,11 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from ffq_spark.errors import ExchangeNotFound, StepNotFound
-from ffq_spark.exchange import consumers
-from ffq_spark.exchange.following import check_available, next_end, steps_between
-from ffq_spark.exchange.ledger import Ledger
-from ffq_spark.exchange.pause import resting_place
-from ffq_spark.exchange.snapshot import Snapshot
+from ffq_spark.exchange.ledger import consumers
+from ffq_spark.exchange.ledger.ledger import Ledger
+from ffq_spark.exchange.ledger.pause import resting_place
+from ffq_spark.exchange.scan.following import check_available, next_end, steps_between
+from ffq_spark.exchange.scan.snapshot import Snapshot
 from ffq_spark.options import ReadOptions
 from ffq_spark.spark.read_task import ReadTask, plan_tasks, read_task
 from ffq_spark.store import Store

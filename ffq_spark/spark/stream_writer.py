@@ -16,11 +16,11 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from ffq_spark.errors import BadCommit, FfqError, NoOffsets
-from ffq_spark.exchange.job import WriteJob
-from ffq_spark.exchange.ledger import AttemptOutput, Ledger
-from ffq_spark.exchange.lineage import batch_offsets
-from ffq_spark.exchange.streams import Delivery, commit_batch
-from ffq_spark.exchange.writer import write_attempt
+from ffq_spark.exchange.ledger.ledger import AttemptOutput, Ledger
+from ffq_spark.exchange.write.attempt_writer import write_attempt
+from ffq_spark.exchange.write.job import WriteJob
+from ffq_spark.exchange.write.lineage import batch_offsets
+from ffq_spark.exchange.write.stream_write import Delivery, commit_batch
 from ffq_spark.format.layout import spark_attempt
 from ffq_spark.format.records import Offsets, QueryRecord
 from ffq_spark.options import WriteOptions

@@ -22,8 +22,8 @@ from pyspark.sql.types import (
 )
 
 from ffq_spark.errors import UnsupportedType
-from ffq_spark.exchange.agreement import column
 from ffq_spark.format.records import ExchangeRecord
+from ffq_spark.format.schemas import require_column
 
 _BINARY_COLLATION = "UTF8_BINARY"
 # Before 4.3 Spark takes no name of a zone, and means this one.
@@ -127,5 +127,7 @@ METADATA_COLUMNS = StructType(
 def output_columns(schema: StructType, columns: Sequence[str], metadata: bool) -> StructType:
     """The columns that a read gives: all or the chosen ones, then the metadata columns."""
     names = pa.schema([(name, pa.null()) for name in schema.names])
-    chosen = [schema[column(names, name, "columns").name] for name in columns or schema.names]
+    chosen = [
+        schema[require_column(names, name, "columns").name] for name in columns or schema.names
+    ]
     return StructType([*chosen, *(METADATA_COLUMNS.fields if metadata else ())])

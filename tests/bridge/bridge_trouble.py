@@ -12,7 +12,7 @@ from bridge_processes import wait_for
 from pyspark import TaskContext
 
 from ffq_spark import Exchange
-from ffq_spark.exchange.attempt_states import AttemptState
+from ffq_spark.exchange.attempts.states import AttemptState
 
 ROWS, TASKS, POISON = 400, 4, -1
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ffq_spark.exchange.attempt_log import AttemptLog, read_logs
+from ffq_spark.exchange.attempts.task_log import AttemptLog, read_logs
 from ffq_spark.store import Store
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -14,8 +14,8 @@ from bridge_processes import App, wait_for
 from test_driver_loss import wait_for_parts
 
 from ffq_spark import Exchange
-from ffq_spark.exchange.cancel import read_cancel
-from ffq_spark.exchange.ledger import Ledger
+from ffq_spark.exchange.ledger.cancel import read_cancel
+from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.store import Store
 
 pytestmark = pytest.mark.spark

@@ -19,7 +19,7 @@ from bridge_processes import wait_for
 from conftest import start_spark
 
 from ffq_spark import Exchange
-from ffq_spark.exchange import leases
+from ffq_spark.exchange.ledger import leases
 from ffq_spark.format import layout
 from ffq_spark.format.ids import now_ms
 from ffq_spark.store import Store

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ffq_spark import Exchange
-from ffq_spark.exchange import leases
+from ffq_spark.exchange.ledger import leases
 from ffq_spark.format import layout
 from ffq_spark.store import Store
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from ffq_spark import Exchange
-from ffq_spark.exchange.ledger import Ledger
-from ffq_spark.exchange.write import write_batches
+from ffq_spark.exchange.ledger.ledger import Ledger
+from ffq_spark.exchange.write.batch_write import write_batches
 from ffq_spark.format.records import Outcome
 from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from conftest import Place
-from exchange.cleanup_scene import Scene
+from gc_scene import Scene
 from test_manage import as_json, run
 
-from ffq_spark.exchange.consumers import record_progress
+from ffq_spark.exchange.ledger.consumers import record_progress
 
 
 @pytest.fixture

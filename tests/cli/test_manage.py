@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 from conftest import Place
-from exchange.cleanup_scene import Scene, rows_of
+from gc_scene import Scene, rows_of
 
 from ffq_spark import conf
-from ffq_spark.exchange.cancel import end_unfinished, read_cancel
+from ffq_spark.exchange.ledger.cancel import end_unfinished, read_cancel
 from ffq_spark.format import layout
 
 

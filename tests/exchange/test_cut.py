@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 import ffq_spark as ffq
 from ffq_spark import Exchange
 from ffq_spark.errors import BadOption, NoCommonVersion, StepExpired
-from ffq_spark.exchange import consumers
 from ffq_spark.exchange.cut import Held, _newest_common
-from ffq_spark.exchange.write import write_batches
+from ffq_spark.exchange.ledger import consumers
+from ffq_spark.exchange.write.batch_write import write_batches
 from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store
 
@@ -151,7 +151,7 @@ def test_a_commit_that_was_not_published_counts(monkeypatch: pytest.MonkeyPatch)
 
     fed = Fed().write(0)
     with monkeypatch.context() as patched:
-        patched.setattr("ffq_spark.exchange.log.StepLog.publish", die)
+        patched.setattr("ffq_spark.exchange.ledger.step_log.StepLog.publish", die)
         with pytest.raises(KeyboardInterrupt):
             fed.write(1)
     assert ffq.cut([fed.exchange]).batch == 1

@@ -14,14 +14,14 @@ from typing import Any
 from unittest import mock
 
 import fault_truth as truth
-from exchange.cleanup_stepping import FakeTime
+from gc_stepping import FakeTime
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from ffq_spark.exchange import leases
-from ffq_spark.exchange.abandon import end_abandoned
-from ffq_spark.exchange.cleanup import collect
-from ffq_spark.exchange.ledger import Ledger
+from ffq_spark.exchange.ledger import leases
+from ffq_spark.exchange.ledger.abandon import end_abandoned
+from ffq_spark.exchange.ledger.ledger import Ledger
+from ffq_spark.exchange.maintenance.gc import collect
 from ffq_spark.format import ids
 from ffq_spark.format.records import QueryRecord
 from ffq_spark.store import Store

@@ -22,8 +22,8 @@ from ffq_spark.errors import (
     StepGap,
     StreamOwned,
 )
-from ffq_spark.exchange.streams import BATCH_WRITES
-from ffq_spark.exchange.write import write_batches
+from ffq_spark.exchange.write.batch_write import write_batches
+from ffq_spark.exchange.write.stream_write import BATCH_WRITES
 from ffq_spark.format.records import StepRecord
 from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store

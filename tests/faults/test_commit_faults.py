@@ -16,12 +16,12 @@ from fault_storage import Fault, failing
 
 from ffq_spark.errors import FfqError
 from ffq_spark.errors import Rows as Claim
-from ffq_spark.exchange import ledger
-from ffq_spark.exchange.cleanup import collect
-from ffq_spark.exchange.ledger import Ledger
-from ffq_spark.exchange.uploads import Upload
-from ffq_spark.exchange.versions import rollback
-from ffq_spark.exchange.write import write_batches
+from ffq_spark.exchange.ledger import ledger
+from ffq_spark.exchange.ledger.ledger import Ledger
+from ffq_spark.exchange.maintenance.gc import collect
+from ffq_spark.exchange.maintenance.versions import rollback
+from ffq_spark.exchange.write.batch_write import write_batches
+from ffq_spark.exchange.write.shared_write import Upload
 from ffq_spark.format.ids import now_ms
 from ffq_spark.store import Store
 

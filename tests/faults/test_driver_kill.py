@@ -24,7 +24,7 @@ from fault_rows import (
     write,
 )
 
-from ffq_spark.exchange.snapshot import take_snapshot
+from ffq_spark.exchange.scan.snapshot import take_snapshot
 from ffq_spark.options import ReadOptions
 
 KILLED = 100

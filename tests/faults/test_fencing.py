@@ -24,13 +24,13 @@ from fault_rows import (
 from fault_stepping import Process
 
 from ffq_spark.errors import AlreadyCommitted, BadCommit, ExchangeMismatch, Fenced, Rows
-from ffq_spark.exchange.attempt_states import attempt_states
-from ffq_spark.exchange.cleanup import collect
-from ffq_spark.exchange.job import WriteJob
-from ffq_spark.exchange.ledger import AttemptOutput, Ledger
-from ffq_spark.exchange.status import QueryState, query_status
-from ffq_spark.exchange.write import prepare, write_batches
-from ffq_spark.exchange.writer import write_attempt
+from ffq_spark.exchange.attempts.states import attempt_states
+from ffq_spark.exchange.attempts.status import QueryState, query_status
+from ffq_spark.exchange.ledger.ledger import AttemptOutput, Ledger
+from ffq_spark.exchange.maintenance.gc import collect
+from ffq_spark.exchange.write.attempt_writer import write_attempt
+from ffq_spark.exchange.write.batch_write import prepare, write_batches
+from ffq_spark.exchange.write.job import WriteJob
 from ffq_spark.format import layout
 from ffq_spark.format.ids import now_ms
 from ffq_spark.format.layout import AttemptId

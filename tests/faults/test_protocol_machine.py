@@ -35,14 +35,14 @@ from ffq_spark.errors import (
     FfqError,
     Rows,
 )
-from ffq_spark.exchange import ledger
-from ffq_spark.exchange.agreement import propose
-from ffq_spark.exchange.job import WriteJob
-from ffq_spark.exchange.ledger import AttemptOutput, Ledger
-from ffq_spark.exchange.reader import read_parts
-from ffq_spark.exchange.snapshot import take_snapshot
-from ffq_spark.exchange.write import prepare, write_batches
-from ffq_spark.exchange.writer import write_attempt
+from ffq_spark.exchange.ledger import ledger
+from ffq_spark.exchange.ledger.compatibility import propose
+from ffq_spark.exchange.ledger.ledger import AttemptOutput, Ledger
+from ffq_spark.exchange.read.parts import read_parts
+from ffq_spark.exchange.scan.snapshot import take_snapshot
+from ffq_spark.exchange.write.attempt_writer import write_attempt
+from ffq_spark.exchange.write.batch_write import prepare, write_batches
+from ffq_spark.exchange.write.job import WriteJob
 from ffq_spark.format.records import Outcome, QueryRecord
 from ffq_spark.options import ReadOptions, WriteOptions
 from ffq_spark.store import Store

@@ -14,8 +14,8 @@ import pytest
 
 import ffq_spark as ffq
 from ffq_spark.errors import StoreFailed
-from ffq_spark.exchange import leases
-from ffq_spark.exchange.status import QueryState
+from ffq_spark.exchange.attempts.status import QueryState
+from ffq_spark.exchange.ledger import leases
 from ffq_spark.options import ServeOptions
 from ffq_spark.service import queries as service_queries
 from ffq_spark.service.access import ANYBODY

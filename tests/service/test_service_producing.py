@@ -29,10 +29,10 @@ from ffq_spark.errors import (
     ReplayMismatch,
     StreamOwned,
 )
-from ffq_spark.exchange import outputs
-from ffq_spark.exchange.job import WriteJob
-from ffq_spark.exchange.uploads import Upload
-from ffq_spark.exchange.writer import write_attempt
+from ffq_spark.exchange.write import map_outputs
+from ffq_spark.exchange.write.attempt_writer import write_attempt
+from ffq_spark.exchange.write.job import WriteJob
+from ffq_spark.exchange.write.shared_write import Upload
 from ffq_spark.format import layout, manifest
 from ffq_spark.format.layout import AttemptId
 from ffq_spark.format.records import ExchangeRecord, QueryRecord
@@ -446,7 +446,7 @@ def test_an_output_that_names_files_elsewhere_is_refused(service: Connection, ro
     id = written(root, step.query)
     step.register(0, 1)
     theirs = AttemptId(other.steps()[0].body.query, 0, 0, 1)
-    output = outputs.read_output(Store(root), id)
+    output = map_outputs.read_output(Store(root), id)
     assert output is not None
     table = manifest.decode(output.manifest, "output")
     files = [f.replace(id.directory, theirs.directory) for f in table["file"].to_pylist()]

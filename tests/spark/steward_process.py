@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 from conftest import Place
-from exchange.cleanup_scene import Scene
+from gc_scene import Scene
 
-from ffq_spark.exchange import leases
-from ffq_spark.exchange.attempt_log import AttemptLog, read_logs
+from ffq_spark.exchange.attempts.task_log import AttemptLog, read_logs
+from ffq_spark.exchange.ledger import leases
 from ffq_spark.format.ids import now_ms
 from ffq_spark.format.records import LeaseRecord
 

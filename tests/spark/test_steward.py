@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from steward_process import APP, Driver, Steward, wait_for
 
-from ffq_spark.exchange.cancel import end_unfinished, request_cancel
+from ffq_spark.exchange.ledger.cancel import end_unfinished, request_cancel
 from ffq_spark.format import layout
 
 Start = Callable[..., Steward]

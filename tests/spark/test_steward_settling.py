@@ -8,7 +8,7 @@ import pytest
 from steward_process import APP, Driver
 
 from ffq_spark.errors import StoreFailed
-from ffq_spark.exchange.cancel import request_cancel
+from ffq_spark.exchange.ledger.cancel import request_cancel
 from ffq_spark.format import layout
 from ffq_spark.format.ids import now_ms
 from ffq_spark.format.records import Outcome, QueryRecord

@@ -8,12 +8,12 @@ import sys
 
 import pyarrow as pa
 
-from ffq_spark.exchange.write import write_batches
+from ffq_spark.exchange.write.batch_write import write_batches
 from ffq_spark.options import WriteOptions
 
 SCRIPT = """
 import gc, json, sys
-from ffq_spark.exchange.snapshot import take_snapshot
+from ffq_spark.exchange.scan.snapshot import take_snapshot
 from ffq_spark.options import ReadOptions
 from ffq_spark.spark.reader import ExchangeReader
 from ffq_spark.spark.types import spark_schema

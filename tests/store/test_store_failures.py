@@ -103,7 +103,7 @@ def test_a_store_that_cannot_create_once_is_refused(unsafe_place: str) -> None:
 def test_nothing_is_written_to_a_store_that_cannot_create_once(unsafe_place: str) -> None:
     import pyarrow as pa
 
-    from ffq_spark.exchange.write import write_batches
+    from ffq_spark.exchange.write.batch_write import write_batches
     from ffq_spark.options import WriteOptions
 
     batch = pa.record_batch({"k": [1, 2, 3]})

@@ -1,0 +1,1 @@
+"""Find the map attempts on storage, and decide which of them count."""

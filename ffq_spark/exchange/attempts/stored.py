@@ -1,0 +1,217 @@
+"""Attempts as storage holds them: which exist, which count, and what they contain.
+
+Where a query's outcome names registered attempts, those count. Where no record exists (a root that
+FFQ wrote, a query that never committed) the largest complete attempt of each map task does; an
+attempt is complete when it has an index, which is written last.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ffq_spark.errors import (
+    BadOption,
+    CorruptIndex,
+    NoAttempts,
+    NotRegistered,
+    QueryNotFound,
+)
+from ffq_spark.format import layout
+from ffq_spark.format.index import Chunk, IndexEntry, MapTaskIndex
+from ffq_spark.format.layout import AttemptId
+from ffq_spark.format.manifest import PART_FIELDS, with_file_ends
+from ffq_spark.format.records import StepBody
+from ffq_spark.store import Store
+
+_ATTEMPT_DEPTH = len(AttemptId(0, 0, 0, 0).directory.split("/"))
+
+CHUNKS_FIELD = pa.field(
+    "chunks", pa.list_(pa.struct([(name, pa.int64()) for name in Chunk.__dataclass_fields__]))
+)
+
+
+def numbers(store: Store, path: str) -> Sequence[int]:
+    """The numeric directories below a path, ascending; other names are not FFQ's."""
+    return compact(layout.parse_number(e.name) for e in store.scan(path) if e.is_dir)
+
+
+def compact(found: Iterable[int | None]) -> Sequence[int]:
+    """Numbers in ascending order, in eight bytes each: there may be a million.
+
+    >>> list(compact([7, None, 3]))
+    [3, 7]
+    """
+    fits = (number for number in found if number is not None and number <= layout.MAX_ID)
+    ordered = np.fromiter(fits, np.uint64)
+    ordered.sort()
+    return array("Q", ordered.tobytes())
+
+
+def stored_attempts(
+    store: Store, query: int, stage: int, map_task: int | None = None
+) -> Iterator[AttemptId]:
+    """Every attempt directory of one stage or map task, ascending."""
+    base = f"{layout.DATA}/{query}/{stage}"
+    for task in numbers(store, base) if map_task is None else [map_task]:
+        for attempt in numbers(store, f"{base}/{task}"):
+            # FFQ's attempts have 32 bits; a larger number is no attempt to it.
+            if attempt <= layout.MAX_ATTEMPT:
+                yield AttemptId(query, stage, task, attempt)
+
+
+def registered_in(body: StepBody) -> Callable[[str], bool]:
+    """Tells for a directory whether it is an attempt that a step names, or lies in one."""
+    own = body.registered
+
+    def is_registered(directory: str) -> bool:
+        names = directory.split("/")
+        if len(names) < _ATTEMPT_DEPTH:
+            return False
+        _, query, stage, map_task, attempt = names[:_ATTEMPT_DEPTH]
+        number = layout.parse_number(map_task)
+        counts = own.get(number) if number is not None else None
+        return (query, stage, attempt) == (str(body.query), str(body.stage), str(counts))
+
+    return is_registered
+
+
+def attempt_directory(path: str) -> str | None:
+    """The attempt's directory that a file or directory lies in, if it lies in one.
+
+    >>> attempt_directory("shuffle/7/0/3/1/part-0.ipc"), attempt_directory("shuffle/7/notes")
+    ('shuffle/7/0/3/1', None)
+    """
+    names = path.split("/")
+    inside = len(names) > _ATTEMPT_DEPTH and names[0] == layout.DATA
+    return "/".join(names[:_ATTEMPT_DEPTH]) if inside else None
+
+
+def is_in_attempt(directory: str) -> bool:
+    """Whether a directory is an attempt's, or lies in one.
+
+    >>> is_in_attempt("shuffle/7/0/3/1"), is_in_attempt("shuffle/7/0/3")
+    (True, False)
+    """
+    return directory.count("/") >= _ATTEMPT_DEPTH - 1
+
+
+def read_index(store: Store, id: AttemptId) -> MapTaskIndex | None:
+    """An attempt's index, or None while it has none. A bad `index.bin` is never papered over."""
+    data = store.read_optional(id.index_bin)
+    if data is not None:
+        index = MapTaskIndex.from_bin(data, store.url(id.index_bin))
+    else:
+        data = store.read_optional(id.index_json)
+        if data is None:
+            return None
+        index = MapTaskIndex.from_json(data, store.url(id.index_json))
+    if index.id != id:
+        path = store.url(id.directory)
+        raise CorruptIndex(f"the index belongs to {index.id.directory}", path=path)
+    return index
+
+
+def choose_stage(store: Store, query: int | None, stage: int | None) -> tuple[int, int]:
+    """The only query and stage there are, or the ones that were asked for."""
+    query = the_only(numbers(store, layout.DATA), query, "query", store.url(layout.DATA))
+    stages = numbers(store, f"{layout.DATA}/{query}")
+    return query, the_only(stages, stage, "stage", store.url(f"{layout.DATA}/{query}"))
+
+
+def the_only(there: Sequence[int], wanted: int | None, name: str, path: str) -> int:
+    """The number that was asked for, if it is there, or the only one there is."""
+    if wanted is not None:
+        if wanted not in there:
+            raise QueryNotFound(f"there is no {name} {wanted}", path=path)
+        return wanted
+    if len(there) != 1:
+        listing = ", ".join(str(number) for number in there[:10]) or "none"
+        raise BadOption(f"say which {name} to read; there are: {listing}", option=name)
+    return there[0]
+
+
+def select(
+    store: Store, query: int, stage: int, attempt: str, registered: Mapping[int, int] | None
+) -> list[MapTaskIndex]:
+    """The index of the attempt that counts, for each map task."""
+    if registered is not None:
+        return [_registered(store, query, stage, m, a, attempt) for m, a in registered.items()]
+    stored: dict[int, list[AttemptId]] = {}
+    for id in stored_attempts(store, query, stage):
+        stored.setdefault(id.map_task, []).append(id)
+    if not stored:
+        path = store.url(f"{layout.DATA}/{query}/{stage}")
+        raise NoAttempts("no shuffle attempts found for map task", path=path)
+    return [select_unrecorded(store, ids, attempt) for ids in stored.values()]
+
+
+def _registered(
+    store: Store, query: int, stage: int, map_task: int, registered: int, attempt: str
+) -> MapTaskIndex:
+    id = AttemptId(query, stage, map_task, registered)
+    if attempt not in ("registered", "latest", str(registered)):
+        other = store.url(id._replace(attempt=int(attempt)).directory)
+        raise NotRegistered("map output not registered for requested attempt", path=other)
+    index = read_index(store, id)
+    if index is None:
+        raise CorruptIndex(
+            "the index of a registered attempt is missing", path=store.url(id.directory)
+        )
+    return index
+
+
+def select_unrecorded(store: Store, ids: Sequence[AttemptId], attempt: str) -> MapTaskIndex:
+    """The index of the attempt that counts among those of a map task without records."""
+    wanted = [id for id in ids if attempt in ("registered", "latest", str(id.attempt))]
+    for id in reversed(wanted):
+        index = read_index(store, id)
+        if index is not None:
+            return index
+    path = store.url(ids[0].directory.rsplit("/", 1)[0])
+    if attempt in ("registered", "latest"):
+        raise NoAttempts("no shuffle attempts found for map task", path=path)
+    raise NotRegistered("map output not registered for requested attempt", path=path)
+
+
+def parts_of(indexes: Sequence[MapTaskIndex]) -> pa.Table:
+    """The parts that indexes list, as rows like a manifest's, with FFQ's own checksums."""
+    rows: list[dict[str, Any]] = []
+    for index in indexes:
+        for entry in index.entries:
+            rows.append(
+                {
+                    "stage": index.id.stage,
+                    "map_task": index.id.map_task,
+                    "attempt": index.id.attempt,
+                    "reduce": entry.reduce,
+                    "file": _inside(index, entry),
+                    "offset": entry.offset,
+                    "bytes": entry.bytes,
+                    "rows": entry.rows,
+                    "batches": entry.batches,
+                    "checksum": None,
+                    "tail_bytes": 0,
+                    "tail_checksum": 0,
+                    "chunks": [asdict(chunk) for chunk in entry.chunks] or None,
+                }
+            )
+    schema = pa.schema([*PART_FIELDS, CHUNKS_FIELD])
+    table = with_file_ends(pa.Table.from_pylist(rows, schema=schema))
+    order = [("reduce", "ascending"), ("stage", "ascending"), ("map_task", "ascending")]
+    return table.sort_by(order)
+
+
+def _inside(index: MapTaskIndex, entry: IndexEntry) -> str:
+    """The file that holds a part; an index may only name files of its own attempt."""
+    directory, _, name = entry.file.rpartition("/")
+    if directory != index.id.directory or layout.parse_part(name) is None:
+        raise CorruptIndex(f"the index names {entry.file!r}", path=index.id.index_json)
+    if entry.packed not in (None, index.id.packed):
+        raise CorruptIndex(f"the index names {entry.packed!r}", path=index.id.index_json)
+    return entry.packed or entry.file

@@ -1,0 +1,1 @@
+"""Work on batches and numbers alone: no record is read or written."""

@@ -1,0 +1,1 @@
+"""The records that decide: queries, outcomes, steps, streams, leases."""

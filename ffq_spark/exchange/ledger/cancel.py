@@ -1,0 +1,57 @@
+"""Cancelling in two steps: anyone asks by a record, the initiator ends the query."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+
+from ffq_spark.errors import QueryEnded, QueryNotFound
+from ffq_spark.exchange.ledger.ledger import Ledger
+from ffq_spark.format import layout
+from ffq_spark.format.ids import now_ms
+from ffq_spark.format.records import CancelRecord, Outcome, OutcomeRecord
+from ffq_spark.store import Store
+
+USER_CANCELED = "USER_CANCELED"
+
+
+def whoami() -> str:
+    """Who asks: user, host and process."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        # In a container a user may have a number and no name.
+        user = str(os.getuid()) if hasattr(os, "getuid") else "unknown"
+    return f"{user}@{socket.gethostname()}:{os.getpid()}"
+
+
+def request_cancel(
+    store: Store, query: int, message: str, code: str = USER_CANCELED, who: str | None = None
+) -> CancelRecord:
+    """Ask for a query's end; the first request stays, and is returned to all who ask."""
+    ended = Ledger(store).outcome(query)
+    if ended is not None:
+        raise QueryEnded(f"query {query} has ended already as {ended.outcome.value}")
+    if store.read_optional(layout.query(query)) is None:
+        raise QueryNotFound(f"there is no query {query}", path=store.url(layout.QUERIES))
+    record = CancelRecord(query, who or whoami(), code, message, now_ms())
+    if store.create_once(layout.cancel(query), record.encode()):
+        return record
+    return read_cancel(store, query) or record
+
+
+def read_cancel(store: Store, query: int) -> CancelRecord | None:
+    """The request to end a query, if there is one."""
+    path = layout.cancel(query)
+    data = store.read_optional(path)
+    return None if data is None else CancelRecord.decode(data, store.url(path))
+
+
+def end_unfinished(store: Store, query: int, reason: str) -> OutcomeRecord:
+    """End a query that failed: as canceled if that was asked for, else as aborted."""
+    request = read_cancel(store, query)
+    ledger = Ledger(store)
+    if request is None:
+        return ledger.end(query, Outcome.ABORTED, reason)
+    return ledger.end(query, Outcome.CANCELED, request.message, code=request.code, who=request.who)

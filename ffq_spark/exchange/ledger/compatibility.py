@@ -1,0 +1,85 @@
+"""Whether a write fits the exchange it goes to."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+
+from ffq_spark.errors import BadOption, ExchangeMismatch
+from ffq_spark.format.hashing import check_key_type
+from ffq_spark.format.records import ExchangeRecord
+from ffq_spark.format.schemas import require_column
+from ffq_spark.options import WriteOptions
+
+
+def propose(
+    options: WriteOptions,
+    schema: pa.Schema,
+    spark_schema: str | None,
+    existing: ExchangeRecord | None,
+    root: str,
+) -> ExchangeRecord:
+    """The exchange that a write means: the existing one if there is, else one from its options.
+
+    >>> schema = pa.schema([("k", pa.int64()), ("v", pa.string())])
+    >>> propose(WriteOptions(keys=("k",), partitions=4), schema, None, None, "r").partitions
+    4
+    """
+    keys = options.keys or (existing.keys if existing else ())
+    partitions = options.partitions or (existing.partitions if existing else None)
+    if partitions is None:
+        if keys:
+            raise BadOption("the first write needs a number of partitions", option="partitions")
+        partitions = 1
+    if not keys and partitions > 1:
+        raise BadOption(f"{partitions} partitions need key columns", option="keys")
+    hash = options.hash or (existing.hash if existing else "spark")
+    for key in keys:
+        check_key_type(key, require_column(schema, key, "keys").type, hash)
+    weight = options.weight_column or (existing.weight if existing else None)
+    if weight in keys:
+        raise BadOption(f"{weight!r} is a key and cannot be the weight too", option="weightColumn")
+    proposal = ExchangeRecord.of(schema, keys, partitions, hash, spark_schema, weight)
+    if existing is None:
+        return proposal
+    agree(existing, proposal, root)
+    return existing
+
+
+def agree(existing: ExchangeRecord, proposal: ExchangeRecord, root: str) -> None:
+    """Refuse a write whose keys, partitions, hash, weight or schema differ from the exchange's."""
+    for name in ("keys", "partitions", "hash", "weight"):
+        there, given = getattr(existing, name), getattr(proposal, name)
+        if there != given:
+            raise ExchangeMismatch(f"{name} of {root}: the exchange has {there}, not {given}")
+    _same_types(_arrow_types(existing), _arrow_types(proposal), root)
+    if existing.spark_schema and proposal.spark_schema:
+        # Arrow has one type where Spark may have several: strings, char, collations, variants.
+        _same_types(_spark_types(existing), _spark_types(proposal), root)
+
+
+def _same_types(there: dict[str, Any], given: dict[str, Any], root: str) -> None:
+    if there != given:
+        differences = [
+            f"{name}: {there.get(name, 'no column')} there, {given.get(name, 'no column')} here"
+            for name in {**there, **given}
+            if there.get(name) != given.get(name)
+        ]
+        raise ExchangeMismatch(f"schema of {root}: {'; '.join(differences)}")
+
+
+def _arrow_types(record: ExchangeRecord) -> dict[str, Any]:
+    return {field.name: field.type for field in record.schema}
+
+
+def _spark_types(record: ExchangeRecord) -> dict[str, Any]:
+    document = _without_metadata(json.loads(record.spark_schema or "{}"))
+    return {field["name"]: field["type"] for field in document["fields"]}
+
+
+def _without_metadata(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _without_metadata(v) for k, v in value.items() if k != "metadata"}
+    return [_without_metadata(item) for item in value] if isinstance(value, list) else value

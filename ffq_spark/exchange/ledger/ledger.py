@@ -1,0 +1,331 @@
+"""The commit protocol: who may end a query, and how its step becomes visible.
+
+Every decision is one create-once record. A process may be killed between any two writes; what it
+leaves is either invisible for ever, or finished by the next reader or writer (`roll_forward`).
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from ffq_spark.errors import (
+    AlreadyCommitted,
+    BadCommit,
+    BadOption,
+    CommittedUnconfirmed,
+    CommitUnknown,
+    CorruptRecord,
+    DuplicateBatch,
+    ExchangeMismatch,
+    Fenced,
+    FfqError,
+    QueryExists,
+    StoreFailed,
+)
+from ffq_spark.exchange.ledger import claims
+from ffq_spark.exchange.ledger.compatibility import agree
+from ffq_spark.exchange.ledger.step_log import StepLog
+from ffq_spark.format import layout, manifest
+from ffq_spark.format.digest import Digest
+from ffq_spark.format.ids import new_query, now_ms
+from ffq_spark.format.layout import AttemptId
+from ffq_spark.format.records import (
+    ExchangeRecord,
+    FormatRecord,
+    Offsets,
+    Outcome,
+    OutcomeRecord,
+    QueryRecord,
+    StepBody,
+    StepRecord,
+    StreamBatch,
+)
+from ffq_spark.format.registered import Registered
+from ffq_spark.store import Store
+
+MODES = ("append", "replace")
+NO_ROWS = Digest()
+WAITS: Sequence[float] = (0.1, 0.5, 2.0)
+"""Seconds before each new try of what must be known or done once the outcome was asked for."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class AttemptOutput:
+    """What a finished map attempt reports: its identity and the manifest rows of its parts."""
+
+    id: AttemptId
+    manifest: bytes
+    digest: Digest = NO_ROWS
+
+
+class Ledger:
+    """Begins, commits and aborts the queries of one exchange."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.log = StepLog(store)
+
+    def exchange(self) -> ExchangeRecord | None:
+        """The exchange's record, or None before the first commit."""
+        data = self._founding(layout.EXCHANGE)
+        path = self._store.url(layout.EXCHANGE)
+        return None if data is None else ExchangeRecord.decode(data, path)
+
+    def format(self) -> FormatRecord | None:
+        """The format's record, or None where this product never wrote."""
+        data = self._founding(layout.FORMAT)
+        return None if data is None else FormatRecord.decode(data, self._store.url(layout.FORMAT))
+
+    def _founding(self, path: str) -> bytes | None:
+        """A record that is older than the first step: it cannot be missing where steps are."""
+        data = self._store.read_optional(path)
+        if data is None and self._store.list(layout.STEPS):
+            data = self._store.read_optional(path)
+            if data is None:
+                raise CorruptRecord("the record is missing", path=self._store.url(path))
+        return data
+
+    def begin(
+        self,
+        mode: str,
+        initiator: str,
+        *,
+        stage: int = 0,
+        query: int | None = None,
+        lease_seconds: int = 0,
+    ) -> QueryRecord:
+        """Open a query: its record exists before its first part does."""
+        if mode not in MODES:
+            raise BadOption(f"{mode!r} is none of {', '.join(MODES)}", option="mode")
+        self.ensure_format()
+        while True:
+            number = new_query() if query is None else query
+            record = QueryRecord(number, initiator, stage, mode, now_ms(), lease_seconds)
+            if self._store.create_once(layout.query(number), record.encode()):
+                return record
+            if query is not None:
+                path = self._store.url(layout.query(number))
+                raise QueryExists(f"query {query} is taken", path=path)
+
+    def open(self, record: QueryRecord) -> None:
+        """Open a query whose record was made elsewhere; each of its tasks may be the first."""
+        data, path = record.encode(), layout.query(record.query)
+        if not self._store.create_once(path, data) and self._store.read(path) != data:
+            raise QueryExists(f"query {record.query} is taken", path=self._store.url(path))
+
+    def ensure_format(self) -> None:
+        """Write down what the store can do, before the first record that relies on it."""
+        path = self._store.url(layout.FORMAT)
+        found = self.format()
+        if found is None:
+            proposal = FormatRecord(create_once=self._store.probe_create_once())
+            self._store.create_once(layout.FORMAT, proposal.encode())
+            found = self.format() or proposal
+        found.check_writer(path)
+
+    def commit(
+        self,
+        query: QueryRecord,
+        proposal: ExchangeRecord,
+        outputs: Sequence[AttemptOutput],
+        stats: Sequence[pa.Field] = (),
+        *,
+        batch: StreamBatch | None = None,
+        offsets: Offsets | None = None,
+        restores: int = 0,
+        sort_by: tuple[str, ...] = (),
+    ) -> StepRecord:
+        """Make a query's output the next step.
+
+        An error tells by its `rows` what becomes of them: the outcome's record is the point of no
+        return, and behind it no error says that the write failed.
+        """
+        body = replace(
+            self._seal(query, outputs, stats),
+            stream=batch,
+            offsets=offsets,
+            restores=restores,
+            sort_by=sort_by,
+        )
+        found = self.exchange()
+        if found is not None:
+            agree(found, proposal, self._store.url())
+        record = OutcomeRecord(
+            query=query.query,
+            outcome=Outcome.COMMITTED,
+            at_ms=now_ms(),
+            nonce=secrets.token_hex(8),
+            after=self.log.last_number(),
+            step=body,
+            exchange=proposal if found is None else None,
+        )
+        self._store.create_once(layout.pending(query.query), b"{}\n")
+        self._decide(record)
+        return self.confirm(record)
+
+    def _decide(self, record: OutcomeRecord) -> None:
+        """Create the outcome; raise only if it is known that this one never will be."""
+        path = layout.outcome(record.query)
+        failure: StoreFailed | None = None
+        try:
+            if self._store.create_once(path, record.encode()):
+                return
+            ended = self.outcome(record.query)
+        except StoreFailed as error:
+            # The request may have reached storage, or may reach it yet.
+            failure, ended = error, self.settle(record.query, error)
+        if ended is not None and ended.nonce == record.nonce:
+            return
+        raise self._refused(record.query, ended, failure)
+
+    def _refused(
+        self, query: int, ended: OutcomeRecord | None, failure: StoreFailed | None = None
+    ) -> FfqError:
+        """The error of a commit that lost to another end of its query."""
+        if ended is not None and ended.outcome is Outcome.COMMITTED:
+            self.confirm(ended)
+            return AlreadyCommitted(f"another commit of query {query} came first")
+        if failure is not None:
+            return failure
+        how = ended.outcome.value if ended else "unknown"
+        path = self._store.url(layout.outcome(query))
+        return Fenced(f"query {query} has ended already as {how}", path=path)
+
+    def settle(self, query: int, error: FfqError) -> OutcomeRecord:
+        """Find out how a query ended after storage failed, and end it if it has not.
+
+        Without this no failed commit could say that its rows never become visible.
+        """
+        for wait in (*WAITS, None):
+            try:
+                return self.end(query, Outcome.ABORTED, str(error), code=error.code)
+            except FfqError:
+                if wait is not None:
+                    time.sleep(wait)
+        raise CommitUnknown(f"query {query}: {error.message}", path=error.path) from error
+
+    def confirm(self, outcome: OutcomeRecord) -> StepRecord:
+        """Give a committed query its step, trying again where storage fails."""
+        claimed = False
+        for wait in (*WAITS, None):
+            try:
+                claims.make(self._store, outcome)
+                claimed = True
+                step = self.log.publish(outcome)
+                break
+            except (ExchangeMismatch, DuplicateBatch):
+                self._drop_marker(outcome.query)
+                raise
+            except (FfqError, OSError) as error:
+                if wait is None:
+                    raise _unconfirmed(outcome, error, claimed=claimed) from error
+                time.sleep(wait)
+        self._drop_marker(outcome.query)
+        self.log.condense(step.step)
+        return step
+
+    def _drop_marker(self, query: int) -> None:
+        """Delete the marker of a commit that is over, if storage lets: it only costs time."""
+        try:
+            self._store.delete(layout.pending(query))
+        except StoreFailed as error:
+            logger.info("the marker of query %d stays: %s", query, error)
+
+    def _seal(
+        self, query: QueryRecord, outputs: Sequence[AttemptOutput], stats: Sequence[pa.Field]
+    ) -> StepBody:
+        attempts: dict[int, int] = {}
+        for output in outputs:
+            if output.id.query != query.query or output.id.stage != query.stage:
+                raise BadCommit(f"a message of query {output.id.query}, not {query.query}")
+            if output.id.map_task in attempts:
+                raise BadCommit(f"two messages of map task {output.id.map_task}")
+            attempts[output.id.map_task] = output.id.attempt
+        path = layout.manifest(query.query)
+        table = manifest.join([manifest.decode(o.manifest, path) for o in outputs], stats)
+        data = manifest.encode(table)
+        if not self._store.create_once(path, data):
+            reason = Fenced("another commit of this query wrote another manifest", path=path)
+            raise self._refused(query.query, self.settle(query.query, reason))
+        return StepBody(
+            query=query.query,
+            mode=query.mode,
+            stage=query.stage,
+            rows=sum(table["rows"].to_numpy().tolist()),
+            bytes=sum(table["bytes"].to_numpy().tolist()),
+            parts=table.num_rows,
+            registered=Registered.of(attempts),
+            manifest=path,
+            manifest_bytes=len(data),
+            manifest_checksum=manifest.digest(data),
+            committed_at_ms=now_ms(),
+        )
+
+    def outcome(self, query: int) -> OutcomeRecord | None:
+        """How a query ended, or None while it has not."""
+        path = layout.outcome(query)
+        data = self._store.read_optional(path)
+        return None if data is None else OutcomeRecord.decode(data, self._store.url(path))
+
+    def end(
+        self, query: int, outcome: Outcome, message: str, *, code: str = "", who: str = ""
+    ) -> OutcomeRecord:
+        """End a query without a step. What ended it first stays; that record is returned."""
+        nonce = secrets.token_hex(8)
+        record = OutcomeRecord(query, outcome, now_ms(), nonce, message, code, who)
+        if self._store.create_once(layout.outcome(query), record.encode()):
+            return record
+        ended = self.outcome(query)
+        if ended is None:
+            path = self._store.url(layout.outcome(query))
+            raise CorruptRecord("the outcome exists and cannot be read", path=path)
+        return ended
+
+    def give_up(self, query: int, error: BaseException) -> OutcomeRecord | None:
+        """Record that a write failed; storage that fails as well must not hide why."""
+        try:
+            return self.end(query, Outcome.ABORTED, f"{type(error).__name__}: {error}")
+        except FfqError as failure:
+            logger.warning("the end of query %d is not recorded: %s", query, failure)
+            return None
+
+    def roll_forward(self) -> int:
+        """Publish what was committed by processes that died before they could; how many."""
+        published = 0
+        for entry in self._store.list(layout.PENDING):
+            query = layout.parse_number(entry.name.removesuffix(".json"))
+            outcome = None if query is None else self.outcome(query)
+            if outcome is None:
+                continue
+            try:
+                if outcome.outcome is Outcome.COMMITTED:
+                    claims.make(self._store, outcome)
+                    self.log.condense(self.log.publish(outcome).step)
+                    published += 1
+            except (ExchangeMismatch, DuplicateBatch) as error:
+                logger.info("query %d has no step: %s", outcome.query, error)
+            except StoreFailed as error:
+                # A reader without the right to write shows the log as it is: all or nothing.
+                logger.warning("query %d stays unpublished: %s", outcome.query, error)
+                continue
+            self._drop_marker(outcome.query)
+        return published
+
+
+def _unconfirmed(outcome: OutcomeRecord, error: Exception, *, claimed: bool) -> FfqError:
+    """The error of a committed query whose step storage did not take."""
+    message = getattr(error, "message", str(error))
+    path = getattr(error, "path", None)
+    has_claims = outcome.exchange is not None or (outcome.step and outcome.step.stream)
+    if claimed or not has_claims:
+        return CommittedUnconfirmed(f"query {outcome.query} has no step yet: {message}", path=path)
+    # Another first write, or another run of the batch, may have come first.
+    return CommitUnknown(f"query {outcome.query} is committed, not claimed: {message}", path=path)

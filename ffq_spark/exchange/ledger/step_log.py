@@ -1,0 +1,292 @@
+"""The step log: the only truth that readers follow.
+
+Step records are never deleted and their numbers have no gap, so a number is never used twice, the
+newest step is found by trying a few numbers, and whoever publishes a query only has to walk upwards
+from the newest step that existed before the query's outcome.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import accumulate
+from typing import overload
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ffq_spark.errors import CorruptIndex, CorruptRecord, StepExpired, StepNotFound
+from ffq_spark.exchange.ledger.log_checkpoint import (
+    Checkpoint,
+    Span,
+    Stored,
+    condensed,
+    cover,
+    ending_at,
+)
+from ffq_spark.format import layout
+from ffq_spark.format.records import NewestRecord, OutcomeRecord, StepBody, StepRecord
+from ffq_spark.store import Store
+
+_PROBES = 8
+
+logger = logging.getLogger(__name__)
+
+
+class Steps(Sequence[StepRecord]):
+    """Steps in the order of the log; a record in a checkpoint is decoded when it is looked at."""
+
+    def __init__(self, pieces: Iterable[StepRecord | Checkpoint]) -> None:
+        self.pieces = tuple(pieces)
+        sizes = (len(p) if isinstance(p, Checkpoint) else 1 for p in self.pieces)
+        self._starts = [0, *accumulate(sizes)]
+        self._decoded: dict[int, StepRecord] = {}
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    @overload
+    def __getitem__(self, index: int) -> StepRecord: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[StepRecord]: ...
+    def __getitem__(self, index: int | slice) -> StepRecord | list[StepRecord]:
+        if isinstance(index, slice):
+            return [self[position] for position in range(len(self))[index]]
+        position = range(len(self))[index]
+        if position not in self._decoded:
+            which = bisect(self._starts, position) - 1
+            piece = self.pieces[which]
+            if isinstance(piece, Checkpoint):
+                piece = piece.record(position - self._starts[which])
+            self._decoded[position] = piece
+        return self._decoded[position]
+
+    def bases(self) -> NDArray[np.int64]:
+        """Of each step the first that is visible together with it."""
+        found = [p.bases if isinstance(p, Checkpoint) else [p.base] for p in self.pieces]
+        return np.concatenate(found)
+
+
+class StepLog:
+    """The numbered steps of one exchange.
+
+    >>> StepLog(Store("memory://doc-log")).last_number()
+    0
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def numbers(self) -> range:
+        """All step numbers, ascending."""
+        return range(1, self.last_number() + 1)
+
+    def last_number(self) -> int:
+        """The newest step, or 0.
+
+        The search begins where a hint says that there is a step. Without one the log is short, or
+        nobody has written since checkpoints exist; and if the hint is wrong, the listing is right.
+        """
+        hint = self._hint()
+        return (self._search(hint) if hint else 0) or self._last_listed()
+
+    def _hint(self) -> int:
+        data = self._store.read_optional(layout.NEWEST)
+        try:
+            number = NewestRecord.decode(data, layout.NEWEST).step if data else 0
+        except CorruptRecord:
+            return 0
+        return number if 0 < number < 1 << 63 else 0
+
+    def _search(self, low: int) -> int:
+        """The newest step, from one that exists, in strides that grow and then shrink; else 0."""
+        stride, high = _PROBES, 0
+        while high != low + 1:
+            if high:
+                stride = -(-(high - low) // _PROBES)
+                # One more: a record that was lost, or came meanwhile, must not end the log.
+                probes = [*range(low + stride, high, stride), high + 1]
+            else:
+                probes = [low + stride * i for i in range(_PROBES + 1)]
+            files = self._store.read_many([layout.step(number) for number in probes])
+            there = [number for number, data in zip(probes, files, strict=True) if data is not None]
+            if not there and not high:
+                return 0
+            low = max(low, *there) if there else low
+            high = min((number for number in (*probes, high) if number > low), default=0)
+            stride *= _PROBES
+        return low
+
+    def _last_listed(self) -> int:
+        names = (layout.parse_step(entry.name) for entry in self._store.list(layout.STEPS))
+        listed = {number for number in names if number is not None}
+        last = max(listed, default=0)
+        # A listing that was read while steps were added may miss one that a later page shows; one
+        # that cannot be read either is a hole in the log.
+        self.read_many([number for number in range(1, last + 1) if number not in listed])
+        return last
+
+    def read(self, number: int) -> StepRecord:
+        """One step's record."""
+        return self.read_many([number])[0]
+
+    def read_many(self, numbers: Sequence[int]) -> Sequence[StepRecord]:
+        """The records of these steps, in their order; those of a range from checkpoints."""
+        if isinstance(numbers, range) and numbers.step == 1 and len(numbers) > 1:
+            return Steps(self._between(numbers[0], numbers[-1]))
+        found = self._store.read_many([layout.step(number) for number in numbers])
+        return [self._decode(n, data) for n, data in zip(numbers, found, strict=True)]
+
+    def _between(self, first: int, last: int) -> list[StepRecord | Checkpoint]:
+        pieces = self._fetch(cover(first, last), first)
+        return [p.since(first) if isinstance(p, Checkpoint) else p[1] for p in pieces]
+
+    def _fetch(self, spans: Iterable[Span], first: int) -> list[Stored | Checkpoint]:
+        """What spans hold; smaller ones take the place of checkpoints that cannot be used."""
+        found: dict[int, Stored | Checkpoint] = {}
+        wanted = list(spans)
+        while wanted:
+            files = self._store.read_large([span.path for span in wanted])
+            smaller: list[Span] = []
+            for span, data in zip(wanted, files, strict=True):
+                if span.size == 1:
+                    stored = None if data is None else bytes(data)
+                    record = self._decode(span.last, stored)
+                    found[span.first] = (stored or b"", record)
+                elif (checkpoint := self._open(span, data)) is not None:
+                    found[span.first] = checkpoint
+                else:
+                    smaller += span.smaller(first)
+            wanted = smaller
+        return [found[number] for number in sorted(found)]
+
+    def _open(self, span: Span, data: pa.Buffer | None) -> Checkpoint | None:
+        if data is None:
+            return None
+        try:
+            return Checkpoint.decode(data, span, self._store.url(span.path))
+        except CorruptRecord as error:
+            logger.warning("%s is not used: %s; smaller files are read", error.path, error.message)
+            return None
+
+    def visible(self, number: int) -> Steps:
+        """A step and the earlier ones that are visible together with it, oldest first.
+
+        Where their version begins with a rollback, that includes what it restores.
+        """
+        pieces: list[StepRecord | Checkpoint] = []
+        while number or not pieces:
+            newest = self.read(number)
+            base = newest.base
+            version = Steps([newest] if base == number else self._between(base, number))
+            for position in np.flatnonzero(version.bases() != base):
+                other = version[int(position)]
+                message = f"it begins at step {base}, step {other.step} at {other.base}"
+                raise CorruptRecord(message, path=self._store.url(layout.step(number)))
+            pieces[:0] = version.pieces
+            # The first of all restores nothing, and to look at it would open a checkpoint.
+            number = version[0].body.restores if base > 1 else 0
+            if number >= base:
+                path = self._store.url(layout.step(base))
+                raise CorruptRecord(f"step {base} restores step {number}", path=path)
+        return Steps(pieces)
+
+    def _decode(self, number: int, data: bytes | None) -> StepRecord:
+        path = layout.step(number)
+        if data is None:
+            raise StepNotFound(f"there is no step {number}", path=self._store.url(path))
+        record = StepRecord.decode(data, self._store.url(path))
+        if record.step != number:
+            message = f"the record says step {record.step}"
+            raise CorruptRecord(message, path=self._store.url(path))
+        return record
+
+    def find(self, outcome: OutcomeRecord) -> StepRecord | None:
+        """The step of a committed query, or None while it has none."""
+        number = outcome.after
+        while (data := self._store.read_optional(layout.step(number := number + 1))) is not None:
+            record = self._decode(number, data)
+            if record.body.query == outcome.query:
+                return record
+        return None
+
+    def refuse_expired(self, number: int) -> None:
+        """Say of a step whose files are missing that they were removed, if they were."""
+        path = layout.expired(number)
+        if self._store.read_optional(path) is not None:
+            message = f"the data of step {number} was removed after its retention"
+            raise StepExpired(message, path=self._store.url(path))
+
+    @contextmanager
+    def explaining_expiry(self, outcome: OutcomeRecord | None) -> Iterator[None]:
+        """Raise StepExpired instead of a corruption error if the data of a step has expired.
+
+        `outcome` is the end of the query whose data the block reads.
+        """
+        try:
+            yield
+        except (CorruptIndex, CorruptRecord):
+            step = self.find(outcome) if outcome and outcome.step else None
+            if step is not None:
+                self.refuse_expired(step.step)
+            raise
+
+    def refuse_any_expired(self, numbers: Iterable[int]) -> None:
+        """Raise StepExpired if the data of any of these steps may have been removed."""
+        for number in sorted(self.expired().intersection(numbers)):
+            self.refuse_expired(number)
+
+    def expired(self) -> set[int]:
+        """The steps whose data may have been removed."""
+        names = (layout.parse_step(entry.name) for entry in self._store.list(layout.EXPIRED))
+        return {number for number in names if number is not None}
+
+    def publish(self, outcome: OutcomeRecord) -> StepRecord:
+        """Give a committed query its step, unless it has one: safe to repeat and to race."""
+        body = _body(outcome)
+        last = self.read(outcome.after) if outcome.after else None
+        while True:
+            record = StepRecord.following(last, body)
+            if self._store.create_once(layout.step(record.step), record.encode()):
+                return record
+            last = self.read(record.step)
+            if last.body.query == body.query:
+                return last
+
+    def condense(self, number: int) -> None:
+        """Write what a published step completes: checkpoints, and the hint where to search.
+
+        All of it only saves time, so what fails here fails nobody's commit.
+        """
+        completed = ending_at(number)
+        if not completed:
+            return
+        try:
+            self._store.replace(layout.NEWEST, NewestRecord(number).encode())
+            # Whoever should have written the ones before may have died.
+            for spans in (ending_at(completed[0].first - 1), completed):
+                # Where one is too large to be made, so are the larger ones.
+                all(self._has_checkpoint(span) for span in spans)
+        except Exception as error:
+            logger.warning("no checkpoint of the steps up to %d: %s", number, error)
+
+    def _has_checkpoint(self, span: Span) -> bool:
+        """Whether there is a checkpoint, now or already."""
+        try:
+            self._store.read_range(span.path, 0, 1)
+        except FileNotFoundError:
+            pieces = self._fetch(span.smaller(span.first), span.first)
+            checkpoint = condensed(self._store, pieces)
+            if checkpoint is None:
+                return False
+            self._store.create_once(span.path, checkpoint.encode())
+        return True
+
+
+def _body(outcome: OutcomeRecord) -> StepBody:
+    if outcome.step is None:
+        raise CorruptRecord(f"query {outcome.query} is committed without a step")
+    return outcome.step

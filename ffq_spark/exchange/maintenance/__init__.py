@@ -1,0 +1,1 @@
+"""Remove, expire, verify and roll back what writes have left."""

@@ -1,0 +1,79 @@
+"""Cleaning a root that has no records: FFQ's rule, and the safe form of it.
+
+An index that cannot be read is told among the problems, its attempt is kept, and nothing stops.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+from ffq_spark.errors import CorruptIndex
+from ffq_spark.exchange.attempts import stored
+from ffq_spark.exchange.maintenance.deletion import GcReport
+from ffq_spark.format import layout
+from ffq_spark.format.index import MapTaskIndex
+from ffq_spark.format.layout import AttemptId
+from ffq_spark.store import Store
+
+MapTaskId = tuple[int, int, int]
+
+
+def stale_by_ffq(
+    store: Store, task: MapTaskId, ttl_ms: int, now: int, report: GcReport
+) -> Iterator[AttemptId]:
+    """What FFQ removes: older than the largest attempt, with an `index.json`, past the TTL."""
+    for id in itertools.islice(_newest_first(store, task), 1, None):
+        index = _index_json(store, id, report)
+        if index is not None and index.created_at_ms + ttl_ms <= now:
+            yield id
+
+
+def stale_without_records(
+    store: Store, task: MapTaskId, ttl_ms: int, now: int, report: GcReport
+) -> Iterator[AttemptId]:
+    """Complete attempts past the TTL that a larger complete one has replaced.
+
+    The largest complete attempt stays whatever its age, and so does everything that is not
+    complete: it may be under way, and nothing tells when it began.
+    """
+    replaced = False
+    for id in _newest_first(store, task):
+        index = _index(store, id, report)
+        if index is not None:
+            if replaced and index.created_at_ms + ttl_ms <= now:
+                yield id
+            replaced = True
+
+
+def map_tasks(store: Store, queries: Sequence[int]) -> Iterator[MapTaskId]:
+    """Every map task of every stage, ascending."""
+    for query in queries:
+        for stage in stored.numbers(store, f"{layout.DATA}/{query}"):
+            for map_task in stored.numbers(store, f"{layout.DATA}/{query}/{stage}"):
+                yield query, stage, map_task
+
+
+def _newest_first(store: Store, task: MapTaskId) -> Iterator[AttemptId]:
+    query, stage, map_task = task
+    numbers = stored.numbers(store, f"{layout.DATA}/{query}/{stage}/{map_task}")
+    for attempt in reversed(numbers):
+        if attempt <= layout.MAX_ATTEMPT:
+            yield AttemptId(query, stage, map_task, attempt)
+
+
+def _index_json(store: Store, id: AttemptId, report: GcReport) -> MapTaskIndex | None:
+    data = store.read_optional(id.index_json)
+    try:
+        return None if data is None else MapTaskIndex.from_json(data, store.url(id.index_json))
+    except CorruptIndex as error:
+        report.add_problem(str(error))
+        return None
+
+
+def _index(store: Store, id: AttemptId, report: GcReport) -> MapTaskIndex | None:
+    try:
+        return stored.read_index(store, id)
+    except CorruptIndex as error:
+        report.add_problem(str(error))
+        return None

@@ -1,0 +1,126 @@
+"""The versions of an exchange: what each one shows, and how to go back to one.
+
+A rollback is a step like any other: it replaces what was visible, has no parts of its own and names
+the step whose snapshot it restores. History is never rewritten, so a rollback can be undone too.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from itertools import groupby
+
+from ffq_spark.errors import StoreFailed
+from ffq_spark.exchange.ledger import consumers
+from ffq_spark.exchange.ledger.ledger import Ledger
+from ffq_spark.exchange.ledger.step_log import StepLog
+from ffq_spark.exchange.scan.snapshot import take_snapshot
+from ffq_spark.exchange.write.batch_write import new_initiator
+from ffq_spark.format import layout
+from ffq_spark.format.records import Outcome, StepRecord
+from ffq_spark.options import ReadOptions
+from ffq_spark.store import Store
+
+_HOLD = "rollback-"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Version:
+    """From one replace to the next: its own steps, and what a reader of the last of them sees.
+
+    `rows`, `bytes` and `steps` include what a rollback `restores`; `expired` says that some of it
+    may have been removed after its retention.
+    """
+
+    version: int
+    first_step: int
+    last_step: int
+    rows: int
+    bytes: int
+    steps: int
+    committed_at_ms: int
+    expired: bool
+    restores: int
+
+
+def versions(store: Store) -> list[Version]:
+    """All versions, oldest first.
+
+    >>> from ffq_spark.examples import tiny_exchange
+    >>> exchange = tiny_exchange("memory://doc-versions")
+    >>> [(found.version, found.last_step, found.rows) for found in exchange.versions()]
+    [(1, 1, 6)]
+    """
+    steps = take_snapshot(store, ReadOptions(steps="all")).steps
+    log = StepLog(store)
+    expired = log.expired()
+    found = []
+    for version, group in groupby(steps, key=lambda step: step.version):
+        own = list(group)
+        first, last = own[0], own[-1]
+        restores = first.body.restores
+        visible = [*(log.visible(restores) if restores else ()), *own]
+        found.append(
+            Version(
+                version=version,
+                first_step=first.step,
+                last_step=last.step,
+                rows=sum(step.body.rows for step in visible),
+                bytes=sum(step.body.bytes for step in visible),
+                steps=len(visible),
+                committed_at_ms=last.body.committed_at_ms,
+                expired=any(step.step in expired for step in visible),
+                restores=restores,
+            )
+        )
+    return found
+
+
+def rollback(store: Store, step: int) -> StepRecord:
+    """Make the snapshot as of a step the current one again, as a new step.
+
+    >>> from ffq_spark.examples import tiny_exchange
+    >>> for _ in range(2):
+    ...     exchange = tiny_exchange("memory://doc-rollback")
+    >>> exchange.rollback(1).step, exchange.info().rows
+    (3, 6)
+    """
+    snapshot = take_snapshot(store, ReadOptions(as_of_step=step))
+    # What cannot be planned now could not be read afterwards.
+    snapshot.parts()
+    ledger = Ledger(store)
+    release_finished(store, ledger)
+    query = ledger.begin("replace", new_initiator())
+    hold = f"{_HOLD}{query.query}"
+    try:
+        # Until the log itself says that these steps are needed, retention must be told.
+        consumers.hold(store, hold, step)
+        record = ledger.commit(query, snapshot.exchange, (), restores=step)
+    except BaseException as error:
+        ended = ledger.give_up(query.query, error)
+        if ended is not None and ended.outcome is not Outcome.COMMITTED:
+            _release(store, hold)
+        raise
+    _release(store, hold)
+    return record
+
+
+def _release(store: Store, hold: str) -> None:
+    """End a rollback's hold; one that storage keeps is ended by the next rollback."""
+    try:
+        consumers.release(store, hold)
+    except StoreFailed as error:
+        logger.warning("the hold %s stays: %s", hold, error)
+
+
+def release_finished(store: Store, ledger: Ledger) -> None:
+    """Release the holds of rollbacks that died: a published one keeps its steps by itself."""
+    for hold in consumers.holds(store):
+        query = layout.parse_number(hold.name.removeprefix(_HOLD))
+        if not hold.name.startswith(_HOLD) or query is None:
+            continue
+        outcome = ledger.outcome(query)
+        if outcome and (outcome.step is None or ledger.log.find(outcome)):
+            consumers.release(store, hold.name)

@@ -1,0 +1,1 @@
+"""Fetch, verify and decode the parts of a scan."""

@@ -1,0 +1,82 @@
+"""One part of one attempt, as FFQ's FetchShufflePartition asks for it."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ffq_spark.errors import NoAttempts, PartitionNotFound
+from ffq_spark.exchange.attempts import stored
+from ffq_spark.exchange.ledger.ledger import Ledger
+from ffq_spark.exchange.ledger.log_checkpoint import committed_parts
+from ffq_spark.exchange.read.parts import Part
+from ffq_spark.format.index import MapTaskIndex
+from ffq_spark.format.layout import AttemptId
+from ffq_spark.format.manifest import with_file_ends
+from ffq_spark.format.records import StepBody
+from ffq_spark.store import Store
+
+# Whoever fetches one part of a step fetches the others, too.
+_REMEMBERED = 2
+_manifests: OrderedDict[tuple[str, int], pa.Table] = OrderedDict()
+_lock = threading.Lock()
+
+
+def registered_part(store: Store, id: AttemptId, reduce: int) -> Part:
+    """One part of an attempt that may be fetched: 0 means the latest.
+
+    What was committed of it is known from the manifest, its frames from the index.
+    """
+    ledger = Ledger(store)
+    outcome = ledger.outcome(id.query)
+    step = outcome.step if outcome else None
+    with ledger.log.explaining_expiry(outcome):
+        index = _registered_index(store, id, step.attempts if step else None)
+        listed = stored.parts_of([index])
+        parts = listed if step is None else _committed(store, step, index.id)
+    chunks, part = _of_partition(listed, reduce).get("chunks"), _of_partition(parts, reduce)
+    if not part:
+        path = store.url(index.id.directory)
+        raise PartitionNotFound(f"partition {reduce} not found in shuffle index", path=path)
+    return {**part, "chunks": chunks, "step": None}
+
+
+def _registered_index(
+    store: Store, id: AttemptId, registered: dict[int, int] | None
+) -> MapTaskIndex:
+    choice = "latest" if id.attempt == 0 else str(id.attempt)
+    missing = NoAttempts("no shuffle attempts found for map task", path=store.url(id.directory))
+    if registered is None:
+        ids = list(stored.stored_attempts(store, id.query, id.stage, id.map_task))
+        if not ids:
+            raise missing
+        return stored.select_unrecorded(store, ids, choice)
+    if id.map_task not in registered:
+        raise missing
+    only = {id.map_task: registered[id.map_task]}
+    (found,) = stored.select(store, id.query, id.stage, choice, only)
+    return found
+
+
+def _committed(store: Store, step: StepBody, id: AttemptId) -> pa.Table:
+    """The parts of an attempt by the step's manifest, which never changes."""
+    path = store.url(step.manifest)
+    known = path, step.manifest_checksum
+    with _lock:
+        table = _manifests.pop(known, None)
+    if table is None:
+        data = store.read_optional(step.manifest)
+        table = committed_parts(step, data, path, statistics=False)
+    with _lock:
+        _manifests[known] = table
+        while len(_manifests) > _REMEMBERED:
+            _manifests.popitem(last=False)
+    return with_file_ends(table.filter(pc.equal(table["map_task"], id.map_task)))
+
+
+def _of_partition(parts: pa.Table, reduce: int) -> Part:
+    found: list[Part] = parts.filter(pc.equal(parts["reduce"], reduce)).to_pylist()
+    return found[0] if found else {}

@@ -1,0 +1,142 @@
+"""A part that is too large to be held: compared with the manifest, then read again in pieces.
+
+The first reading keeps a checksum of every piece. The second compares each piece before it is used,
+so that a file that changes in between is an error before any of it is given out.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+import xxhash
+
+from ffq_spark.errors import CorruptPart
+from ffq_spark.exchange.read.parts import Part, fetch_range
+from ffq_spark.format.chunks import ChunkSums
+from ffq_spark.format.index import Chunk
+from ffq_spark.store import Store
+
+PIECE_BYTES = 256 << 10
+_NOTHING: tuple[int, pa.Buffer] = (-1, pa.py_buffer(b""))
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A part's checksum, and those of its pieces."""
+
+    digest: int
+    pieces: array[int]
+    piece_bytes: int
+
+
+def check_part(store: Store, part: Part, piece_bytes: int = PIECE_BYTES) -> Checked:
+    """Read a part, a piece at a time, and compare all of it with what was committed."""
+    path, expected = store.url(part["file"]), part.get("checksum")
+    chunks = [Chunk(**chunk) for chunk in part.get("chunks") or ()]
+    sums = ChunkSums(chunks, part["bytes"], path) if chunks else None
+    whole, pieces = xxhash.xxh3_64(), array("Q")
+    for start in range(0, part["bytes"], piece_bytes):
+        data = _piece(store, part, start, piece_bytes)
+        whole.update(data)
+        pieces.append(xxhash.xxh3_64_intdigest(data))
+        if sums is not None:
+            sums.update(data)
+    digest = int(whole.intdigest())
+    if expected is not None and digest != expected:
+        raise CorruptPart("checksum mismatch", path=path)
+    return Checked(digest, pieces, piece_bytes)
+
+
+def _piece(store: Store, part: Part, start: int, piece_bytes: int) -> pa.Buffer:
+    left = part["bytes"] - start
+    size = min(piece_bytes, left)
+    asked = size + (part["ends_file"] and size == left)
+    data = fetch_range(store, part["file"], part["offset"] + start, asked, part.get("step"))
+    if len(data) != size:
+        found = f"{start + len(data)} bytes" if len(data) < size else "more bytes"
+        message = f"{found} instead of {part['bytes']}"
+        raise CorruptPart(message, path=store.url(part["file"]))
+    return data
+
+
+class Bytes(Protocol):
+    """Bytes in order, of which some are taken at a time."""
+
+    left: int
+
+    def pieces(self, size: int) -> Iterator[pa.Buffer]:
+        """The next `size` bytes, in pieces; at once an error, if there are not so many."""
+        ...
+
+
+def take(source: Bytes, size: int) -> bytearray:
+    """The next `size` bytes, together."""
+    # Asked for first: what damage takes for a size may not fit into memory.
+    pieces = source.pieces(size)
+    found, place = bytearray(size), 0
+    for piece in pieces:
+        found[place : place + len(piece)] = memoryview(piece)
+        place += len(piece)
+    return found
+
+
+class PartBytes:
+    """The bytes of a part on storage, from `start` on, each piece as it was when it was checked."""
+
+    def __init__(self, store: Store, part: Part, checked: Checked, start: int = 0) -> None:
+        self._store = store
+        self._part = part
+        self._checked = checked
+        self._position = start
+        self._held = _NOTHING
+        self.left = max(0, part["bytes"] - start)
+
+    def pieces(self, size: int) -> Iterator[pa.Buffer]:
+        if size > self.left:
+            raise CorruptPart("a batch is cut", path=self._store.url(self._part["file"]))
+        self.left -= size
+        return self._until(self._position + size)
+
+    def _until(self, end: int) -> Iterator[pa.Buffer]:
+        while self._position < end:
+            number, start = divmod(self._position, self._checked.piece_bytes)
+            data = self._same(number)[start : start + end - self._position]
+            self._position += len(data)
+            yield data
+
+    def _same(self, number: int) -> pa.Buffer:
+        if self._held[0] != number:
+            # No two pieces are held at once.
+            self._held = _NOTHING
+            size = self._checked.piece_bytes
+            data = _piece(self._store, self._part, number * size, size)
+            if xxhash.xxh3_64_intdigest(data) != self._checked.pieces[number]:
+                path = self._store.url(self._part["file"])
+                raise CorruptPart("the file changed while it was read", path=path)
+            self._held = (number, data)
+        return self._held[1]
+
+
+class HeldBytes:
+    """Bytes that are in memory.
+
+    >>> held = HeldBytes(pa.py_buffer(b"abc"), "part-0.ipc")
+    >>> bytes(take(held, 2)), held.left
+    (b'ab', 1)
+    """
+
+    def __init__(self, data: pa.Buffer, path: str) -> None:
+        self._data = data
+        self._path = path
+        self.left = len(data)
+
+    def pieces(self, size: int) -> Iterator[pa.Buffer]:
+        if size > self.left:
+            raise CorruptPart("a batch is cut", path=self._path)
+        start = len(self._data) - self.left
+        self.left -= size
+        return iter((self._data[start : start + size],))

@@ -1,0 +1,68 @@
+"""The columns of a part, from its first bytes alone: a part may be of any size."""
+
+from __future__ import annotations
+
+import io
+import struct
+from typing import Any
+
+import pyarrow as pa
+
+from ffq_spark.errors import CorruptPart, FfqError
+from ffq_spark.exchange.read.parts import Part, fetch_range
+from ffq_spark.format import payload
+from ffq_spark.format.messages import MARKER, PREFIX
+from ffq_spark.store import Store
+
+# So much is fetched at a time: most schemas are shorter.
+_FETCHED = 64 << 10
+# A schema of more bytes is a length that damage made up.
+_LONGEST = 64 << 20
+
+
+def part_schema(store: Store, part: Part) -> pa.Schema:
+    """The columns that a part says it has. Whoever reads its rows verifies them."""
+    path = store.url(part["file"])
+    try:
+        return payload.decode_schema(pa.py_buffer(_first_message(store, part, path)), path)
+    except FfqError:
+        raise
+    except (pa.ArrowException, OSError, struct.error) as error:
+        raise CorruptPart(f"not a readable Arrow stream: {error}", path=path) from error
+
+
+def _first_message(store: Store, part: Part, path: str) -> bytes:
+    source: Any = io.BufferedReader(_Start(store, part), _FETCHED)
+    start = source.read(PREFIX.size)
+    if payload.is_framed(start):
+        codec, _, _ = payload.frame(start + source.read(payload.FRAME.size - len(start)), path)
+        if codec != "none":
+            source = pa.CompressedInputStream(pa.PythonFile(source, "r"), codec)
+        start = source.read(PREFIX.size)
+    marker, length = PREFIX.unpack(start) if len(start) == PREFIX.size else (0, 0)
+    if marker != MARKER or not 0 < length <= _LONGEST:
+        raise CorruptPart("not a readable Arrow stream: no schema", path=path)
+    return bytes(start + source.read(length))
+
+
+class _Start(io.RawIOBase):
+    """The bytes of a part as they are asked for."""
+
+    def __init__(self, store: Store, part: Part) -> None:
+        self._store = store
+        self._part = part
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        part, position = self._part, self._position
+        size = min(len(buffer), part["bytes"] - position)
+        if size <= 0:
+            return 0
+        start = part["offset"] + position
+        data = fetch_range(self._store, part["file"], start, size, part["step"])
+        buffer[: len(data)] = memoryview(data).cast("B")
+        self._position += len(data)
+        return len(data)

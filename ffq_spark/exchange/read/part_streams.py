@@ -1,0 +1,131 @@
+"""The bytes of a part cut into Arrow streams of a batch each; a large one goes to local disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+import pyarrow as pa
+
+from ffq_spark.errors import CorruptPart, FfqError
+from ffq_spark.exchange.compute.spill import Spilled
+from ffq_spark.exchange.read.part_file import PIECE_BYTES, Bytes, take
+from ffq_spark.format import payload
+from ffq_spark.format.messages import MARKER, PREFIX, Description, describe
+
+
+@dataclass(frozen=True)
+class Stream:
+    """An Arrow stream, or one of FFQ's frames around one, as bytes."""
+
+    data: pa.Buffer
+    unpacked_bytes: int = 0
+    """What its buffers take in memory, if they are compressed."""
+    spilled: Spilled | None = None
+
+
+def cut(source: Bytes, limit: int, path: str) -> Iterator[Stream]:
+    """The streams of a part, of which those above `limit` bytes are never in memory.
+
+    >>> from ffq_spark.exchange.read.part_file import HeldBytes
+    >>> batch = pa.record_batch({"a": [1, 2]})
+    >>> codec = payload.Codec(batch.schema, "arrow", "none")
+    >>> part = HeldBytes(codec.stream(batch, batch), "part-0.ipc")
+    >>> [pa.ipc.open_stream(s.data).read_all().num_rows for s in cut(part, 100, "part-0.ipc")]
+    [2, 2]
+    """
+    if not source.left:
+        return iter(())
+    start = take(source, PREFIX.size)
+    cutting = _frames if payload.is_framed(start) else _messages
+    return cutting(source, start, limit, path)
+
+
+def _messages(source: Bytes, start: bytearray, limit: int, path: str) -> Iterator[Stream]:
+    opening = bytearray()
+    while True:
+        marker, length = PREFIX.unpack(start)
+        if marker != MARKER or length < 0:
+            raise CorruptPart("not a readable Arrow stream: no message", path=path)
+        if not length:
+            return
+        start += take(source, length)
+        described = _described(bytes(start[PREFIX.size :]), path)
+        if described.is_batch:
+            yield _stream(opening + start, source, described, limit, path)
+        else:
+            # The schema, without which no batch can be read.
+            opening += start + take(source, described.body_bytes)
+        if not source.left:
+            return
+        start = take(source, PREFIX.size)
+
+
+def _described(data: bytes, path: str) -> Description:
+    try:
+        described = describe(data)
+    except ValueError as error:
+        raise CorruptPart(f"not a readable Arrow stream: {error}", path=path) from error
+    if described.body_bytes < 0:
+        raise CorruptPart("not a readable Arrow stream: no length", path=path)
+    return described
+
+
+def _stream(
+    before: bytearray, source: Bytes, described: Description, limit: int, path: str
+) -> Stream:
+    size, body = len(before) + described.body_bytes, source.pieces(described.body_bytes)
+    if size > limit:
+        spilled = Spilled.of_pieces(chain([before], body))
+        data = spilled.data
+    else:
+        spilled, joined = None, before + bytearray(described.body_bytes)
+        place = len(before)
+        for piece in body:
+            joined[place : place + len(piece)] = memoryview(piece)
+            place += len(piece)
+        data = pa.py_buffer(joined)
+    try:
+        unpacked = described.unpacked_bytes(memoryview(data)[len(before) :])
+    except ValueError as error:
+        raise CorruptPart(f"not a readable Arrow stream: {error}", path=path) from error
+    return Stream(data, unpacked, spilled)
+
+
+def _frames(source: Bytes, start: bytearray, limit: int, path: str) -> Iterator[Stream]:
+    while True:
+        header = start + take(source, payload.FRAME.size - len(start))
+        codec, length, size = payload.frame(header, path)
+        body = source.pieces(size)
+        if max(length, size) <= limit:
+            yield Stream(pa.py_buffer(b"".join([header, *map(bytes, body)])))
+        else:
+            spilled = _unpacked(Spilled.of_pieces(body), codec, length, path)
+            yield Stream(spilled.data, spilled=spilled)
+        if not source.left:
+            return
+        start = take(source, PREFIX.size)
+
+
+def _unpacked(body: Spilled, codec: str, length: int, path: str) -> Spilled:
+    if codec == "none":
+        return body
+    try:
+        found = Spilled.of_pieces(_inflated(body, codec))
+    except FfqError:
+        # Of the disk; the bytes are not to blame.
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise CorruptPart(f"not a readable {codec} frame: {error}", path=path) from error
+    if len(found.data) != length:
+        told = f"{len(found.data)} bytes in a frame of {length}"
+        raise CorruptPart(told, path=path)
+    return found
+
+
+def _inflated(body: Spilled, codec: str) -> Iterator[bytes]:
+    with pa.CompressedInputStream(pa.BufferReader(body.data), codec) as stream:
+        while piece := stream.read(PIECE_BYTES):
+            yield piece
+            body.forget()

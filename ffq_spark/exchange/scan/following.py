@@ -1,0 +1,77 @@
+"""Following the log: which steps come next, and how many at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+from ffq_spark.errors import Replaced
+from ffq_spark.exchange.ledger.step_log import StepLog
+from ffq_spark.format import layout
+from ffq_spark.format.records import StepRecord
+from ffq_spark.options import ReadOptions
+
+_AHEAD = 64
+
+
+def next_end(log: StepLog, start: int, latest: int, options: ReadOptions) -> int:
+    """The last step of the next batch, within `maxStepsPerTrigger` and `maxBytesPerTrigger`.
+
+    At least one step; from the beginning at least the oldest step that the newest still shows, so
+    that the first batch is a snapshot.
+    """
+    if latest <= start:
+        return start
+    least = log.read(latest).base if start == 0 else start + 1
+    most = latest
+    if options.max_steps_per_trigger:
+        most = min(latest, max(least, start + options.max_steps_per_trigger))
+    if options.max_bytes_per_trigger is None:
+        return most
+    end, size = least, 0
+    while end <= most:
+        steps = log.read_many(range(end, min(end + _AHEAD, most + 1)))
+        for step, total in zip(steps, accumulate(s.body.bytes for s in steps), strict=True):
+            if size + total > options.max_bytes_per_trigger:
+                return max(least, step.step - 1)
+        size += sum(step.body.bytes for step in steps)
+        end += len(steps)
+    return most
+
+
+def steps_between(log: StepLog, start: int, end: int, options: ReadOptions) -> Sequence[StepRecord]:
+    """The steps whose rows a batch from `start` to `end` gives out: a function of these alone."""
+    if end <= start:
+        return ()
+    if start == 0:
+        return log.visible(end)
+    found: list[StepRecord] = []
+    for step in log.read_many(range(start + 1, end + 1)):
+        begins = options.starting_step == str(step.step)
+        if step.body.mode != "replace" or begins:
+            found.append(step)
+        elif options.on_replace == "follow":
+            found += log.visible(step.step)
+        elif options.on_replace == "fail":
+            message = f"step {step.step} replaces the steps that were read before it"
+            raise Replaced(message, path=layout.step(step.step), option="onReplace")
+    return found
+
+
+def check_available(log: StepLog, start: int, latest: int, options: ReadOptions) -> None:
+    """Raise StepExpired if data that a stream from `start` will hand out may have been removed."""
+    if not log.expired():
+        return
+    # A stream that begins at 0 begins with the current snapshot, which never expires.
+    needed = [] if start == 0 else _handed_out(log, start, latest, options)
+    if options.starting_step.isdecimal():
+        needed.append(int(options.starting_step))
+    log.refuse_any_expired(needed)
+
+
+def _handed_out(log: StepLog, start: int, latest: int, options: ReadOptions) -> list[int]:
+    # A stream that fails at a replaced step hands out none of it.
+    policy = "skip" if options.on_replace == "fail" else options.on_replace
+    steps = steps_between(log, start, latest, replace(options, on_replace=policy))
+    return [step.step for step in steps]

@@ -1,0 +1,49 @@
+"""What a query planner may rely on: how the rows of a snapshot are placed, and how sorted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import takewhile
+
+import pyarrow as pa
+
+from ffq_spark.exchange.scan.snapshot import Snapshot
+from ffq_spark.options import ReadOptions
+
+
+def placed_by(snapshot: Snapshot) -> tuple[str, ...]:
+    """The keys whose hash, as Spark's own, decides the partition of every row; else none.
+
+    Floats are left out: Spark groups by a normalised form of them, which is no column.
+    """
+    exchange = snapshot.exchange
+    if snapshot.raw is not None or exchange.hash != "spark":
+        return ()
+    kinds = [exchange.schema.field(key).type for key in exchange.keys]
+    return exchange.keys if all(_is_plain(kind) for kind in kinds) else ()
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    return not (pa.types.is_nested(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind))
+
+
+def sorted_by(snapshot: Snapshot, options: ReadOptions) -> tuple[str, ...]:
+    """The columns by which all parts of a snapshot are sorted, and which a read may keep."""
+    steps = snapshot.steps
+    if snapshot.raw is not None or options.consolidate or options.metadata_columns:
+        return ()
+    if not len(steps) or (steps[-1].body.parts and not steps[-1].body.sort_by):
+        return ()
+    return common_prefix(step.body.sort_by for step in steps if step.body.parts)
+
+
+def common_prefix(orders: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    """The order that all of these have in common.
+
+    >>> common_prefix([("a", "b", "c"), ("a", "b"), ("a", "b", "d")])
+    ('a', 'b')
+    >>> common_prefix([])
+    ()
+    """
+    columns = zip(*orders, strict=False)
+    return tuple(names[0] for names in takewhile(lambda names: len(set(names)) == 1, columns))

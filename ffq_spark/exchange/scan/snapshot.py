@@ -1,0 +1,246 @@
+"""What a read sees: an exchange, some of its steps, and their parts. Fixed once it is taken."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ffq_spark.errors import (
+    BadOption,
+    CorruptRecord,
+    ExchangeNotFound,
+    PartitionNotFound,
+    QueryNotFound,
+    Unsupported,
+)
+from ffq_spark.exchange.attempts import stored
+from ffq_spark.exchange.compute.pruning import Predicate, matching_partitions, may_match
+from ffq_spark.exchange.ledger.ledger import Ledger
+from ffq_spark.exchange.ledger.log_checkpoint import PARTS_SCHEMA, Checkpoint, step_parts
+from ffq_spark.exchange.ledger.step_log import StepLog, Steps
+from ffq_spark.exchange.read.part_schema import part_schema
+from ffq_spark.format import layout
+from ffq_spark.format.manifest import ENDS_FILE, with_file_ends
+from ffq_spark.format.records import ExchangeRecord, Outcome, StepRecord
+from ffq_spark.options import ReadOptions
+from ffq_spark.store import Store
+
+READ_SCHEMA = PARTS_SCHEMA.append(ENDS_FILE)
+"""What a read knows of each part."""
+
+_STEPS = re.compile(r"([0-9]+)(?:\.\.([0-9]+))?")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Steps of an exchange, or one query's output straight from storage."""
+
+    store: Store
+    exchange: ExchangeRecord
+    steps: Sequence[StepRecord]
+    raw: pa.Table | None = None
+    newest: int | None = None
+    """The newest step there was, where the choice of steps depended on it."""
+    current: bool = False
+    """Whether these are the steps that are visible now: no retention removes their data."""
+
+    def parts(
+        self,
+        predicates: Sequence[Predicate] = (),
+        partitions: frozenset[int] | None = None,
+    ) -> pa.Table:
+        """The parts that can hold matching rows, by partition, then step, then map task."""
+        allowed = self._allowed(predicates, partitions)
+        if self.raw is not None:
+            return _in_partitions(self.raw, allowed)
+        tables = [_pruned(table, predicates, allowed) for table in self._tables(bool(predicates))]
+        # One table alone is not copied.
+        table = pa.concat_tables(tables or [READ_SCHEMA.empty_table()]).combine_chunks()
+        return table if len(self.steps) == 1 else _by_partition(table)
+
+    @property
+    def num_parts(self) -> int:
+        """How many parts there are before any is pruned."""
+        if self.raw is not None:
+            return int(self.raw.num_rows)
+        pieces = self.steps.pieces if isinstance(self.steps, Steps) else tuple(self.steps)
+        return sum(p.num_parts if isinstance(p, Checkpoint) else p.body.parts for p in pieces)
+
+    def part_tables(self, partitions: frozenset[int] | None = None) -> Iterator[pa.Table]:
+        """All parts of some partitions, with their statistics, in tables of one kind each."""
+        allowed = self._allowed((), partitions)
+        return (_in_partitions(table, allowed) for table in self._tables(statistics=True))
+
+    def _tables(self, statistics: bool) -> Iterator[pa.Table]:
+        """Parts, some with statistics: of a checkpoint's steps in one table, of others each."""
+        pieces = self.steps.pieces if isinstance(self.steps, Steps) else tuple(self.steps)
+        checkpoints = [piece for piece in pieces if isinstance(piece, Checkpoint)]
+        loose = [piece for piece in pieces if not isinstance(piece, Checkpoint)]
+        # A checkpoint outlives the data of its steps; a manifest that is there tells that they are.
+        doubtful = StepLog(self.store).expired() if checkpoints and not self.current else set()
+        for checkpoint in checkpoints:
+            known, others = checkpoint.known_parts(doubtful, statistics=statistics)
+            loose += others
+            yield known
+        manifests = self.store.read_large([step.body.manifest for step in loose])
+        for step, data in zip(loose, manifests, strict=True):
+            try:
+                path = self.store.url(step.body.manifest)
+                yield step_parts(step, data, path, statistics=statistics)
+            except CorruptRecord:
+                StepLog(self.store).refuse_expired(step.step)
+                raise
+
+    def _allowed(
+        self, predicates: Sequence[Predicate], partitions: frozenset[int] | None
+    ) -> frozenset[int] | None:
+        if partitions is not None and max(partitions) >= self.exchange.partitions:
+            there = f"0 to {self.exchange.partitions - 1}"
+            message = f"there is no partition {max(partitions)}; there are {there}"
+            raise PartitionNotFound(message, option="partitions")
+        matching = matching_partitions(self.exchange, predicates)
+        if matching is None or partitions is None:
+            return partitions if matching is None else matching
+        return matching & partitions
+
+
+def _by_partition(table: pa.Table) -> pa.Table:
+    """In the order of partitions, then steps; a step's parts are ordered by map task already."""
+    steps, reduces = table["step"].to_numpy(), table["reduce"].to_numpy()
+    partition, step = np.diff(reduces), np.diff(steps)
+    if np.all((partition > 0) | ((partition == 0) & (step >= 0))):
+        return table
+    return table.take(pa.array(np.lexsort((steps, reduces))))
+
+
+def _pruned(
+    table: pa.Table, predicates: Sequence[Predicate], allowed: frozenset[int] | None
+) -> pa.Table:
+    table = _in_partitions(with_file_ends(table), allowed)
+    # What no predicate needs is not copied for any.
+    parts = table.select(READ_SCHEMA.names)
+    return _where(parts, may_match(table, predicates)) if predicates else parts
+
+
+def _in_partitions(table: pa.Table, allowed: frozenset[int] | None) -> pa.Table:
+    if allowed is None:
+        return table
+    return _where(table, np.isin(table["reduce"].to_numpy(), list(allowed)))
+
+
+def _where(table: pa.Table, keep: NDArray[np.bool_]) -> pa.Table:
+    """Some rows of a table; they are copied unless they lie together and are most of it."""
+    kept = np.flatnonzero(keep)
+    # A slice of few would keep them all in memory, for as long as somebody has the plan.
+    if 2 * len(kept) > len(keep) and kept[-1] - kept[0] + 1 == len(kept):
+        return table.slice(kept[0], len(kept))
+    return table.take(pa.array(kept))
+
+
+def take_snapshot(store: Store, options: ReadOptions, newest: int | None = None) -> Snapshot:
+    """Decide once what a read sees; given a snapshot's `newest`, see what it saw."""
+    ledger = Ledger(store)
+    format = ledger.format()
+    if format is None:
+        # The format's record precedes all data of ours, so it is looked for after the data.
+        queries = stored.numbers(store, layout.DATA)
+        format = ledger.format()
+        if format is None:
+            return _unrecorded(store, options, queries)
+    format.check_reader(store.url(layout.FORMAT))
+    if options.query is not None:
+        return _one_query(store, ledger, options)
+    if options.attempt != "registered":
+        raise BadOption("an attempt is an attempt of a query; say which", option="query")
+    ledger.roll_forward()
+    exchange = ledger.exchange()
+    if exchange is None:
+        raise ExchangeNotFound(f"nothing has been committed to {store.url()} yet")
+    if options.steps and options.as_of_step is not None:
+        raise BadOption("give either steps or asOfStep, not both", option="steps")
+    log = ledger.log
+    if options.as_of_step is not None:
+        return Snapshot(store, exchange, log.visible(options.as_of_step))
+    steps = options.steps.lower()
+    if steps not in ("", "latest", "all"):
+        return Snapshot(store, exchange, log.read_many(_numbers(steps)))
+    newest = log.last_number() if newest is None else newest
+    found = _steps_until(log, newest, steps)
+    return Snapshot(store, exchange, found, newest=newest, current=not steps)
+
+
+def _steps_until(log: StepLog, newest: int, steps: str) -> Sequence[StepRecord]:
+    if newest == 0:
+        return ()
+    if not steps:
+        return log.visible(newest)
+    return log.read_many(range(1 if steps == "all" else newest, newest + 1))
+
+
+def _numbers(steps: str) -> Sequence[int]:
+    match = _STEPS.fullmatch(steps.strip())
+    first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+    if last < first:
+        message = f"steps={steps!r} is none of 17, 10..17, latest, all"
+        raise BadOption(message, option="steps")
+    return range(first, last + 1)
+
+
+def _one_query(store: Store, ledger: Ledger, options: ReadOptions) -> Snapshot:
+    """One query's output by its indexes: for looking into a write, finished or not."""
+    query = options.query
+    assert query is not None
+    if options.steps or options.as_of_step is not None:
+        raise BadOption("a query is read as it is, whatever its step", option="steps")
+    outcome = ledger.outcome(query)
+    if outcome is not None and outcome.outcome is Outcome.COMMITTED and outcome.step:
+        stage, registered = outcome.step.stage, outcome.step.attempts
+        if options.stage not in (None, stage):
+            raise QueryNotFound(f"query {query} has no stage {options.stage}")
+        with ledger.log.explaining_expiry(outcome):
+            raw = _raw(store, query, stage, options.attempt, registered)
+    else:
+        query, stage = stored.choose_stage(store, query, options.stage)
+        raw = _raw(store, query, stage, options.attempt, None)
+    exchange = ledger.exchange() or _guess(store, raw)
+    return Snapshot(store, exchange, (), raw)
+
+
+def _unrecorded(store: Store, options: ReadOptions, queries: Sequence[int]) -> Snapshot:
+    """A root without records, as FFQ leaves it: these queries, whatever has come since."""
+    if not queries:
+        raise ExchangeNotFound(f"there is no exchange at {store.url()}")
+    if options.steps or options.as_of_step is not None:
+        raise BadOption("this root has no step log; FFQ wrote it", option="steps")
+    query = stored.the_only(queries, options.query, "query", store.url(layout.DATA))
+    query, stage = stored.choose_stage(store, query, options.stage)
+    raw = _raw(store, query, stage, options.attempt, None)
+    return Snapshot(store, _guess(store, raw), (), raw)
+
+
+def _raw(
+    store: Store, query: int, stage: int, attempt: str, registered: dict[int, int] | None
+) -> pa.Table:
+    indexes = stored.select(store, query, stage, attempt, registered)
+    largest = max(query, stage, *(index.id.map_task for index in indexes))
+    if largest >= 1 << 63:
+        raise Unsupported(f"FFQ's number {largest} does not fit into 63 bits")
+    table = stored.parts_of(indexes)
+    count = table.num_rows
+    table = table.add_column(0, PARTS_SCHEMA.field(0), [pa.nulls(count, pa.int64())])
+    queries = pa.repeat(pa.scalar(query, pa.int64()), count)
+    return table.add_column(1, PARTS_SCHEMA.field(1), [queries])
+
+
+def _guess(store: Store, raw: pa.Table) -> ExchangeRecord:
+    """What can be known of an exchange from its files: no keys, as many partitions as seen."""
+    if raw.num_rows == 0:
+        raise ExchangeNotFound(f"{store.url()} holds no rows, and no record of its columns")
+    (part,) = raw.slice(0, 1).to_pylist()
+    return ExchangeRecord.of(part_schema(store, part), (), pc.max(raw["reduce"]).as_py() + 1)

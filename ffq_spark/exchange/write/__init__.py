@@ -1,0 +1,1 @@
+"""Turn batches into parts, and commit them as steps."""

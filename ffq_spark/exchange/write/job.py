@@ -1,0 +1,57 @@
+"""What every task of a write must know: decided once on the driver, sent to all tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from ffq_spark.exchange.compute.zset import check_weight
+from ffq_spark.format.ordering import check_sortable
+from ffq_spark.format.records import ExchangeRecord, QueryRecord
+from ffq_spark.format.schemas import require_column
+from ffq_spark.format.statistics import choose
+from ffq_spark.options import WriteOptions
+
+
+@dataclass(frozen=True)
+class WriteJob:
+    """A query that is being written."""
+
+    exchange: ExchangeRecord
+    query: QueryRecord
+    layout: str
+    payload: str
+    compression: str
+    sort_by: tuple[str, ...]
+    statistics: tuple[str, ...]
+    max_buffer_bytes: int
+    digests: bool = False
+    """Whether rows are digested, so that a replay can be compared with the first run."""
+
+    @classmethod
+    def of(cls, exchange: ExchangeRecord, query: QueryRecord, options: WriteOptions) -> WriteJob:
+        return cls(
+            exchange,
+            query,
+            options.layout,
+            options.payload,
+            options.compression,
+            options.sort_by,
+            tuple(field.name for field in choose(exchange.schema, options.statistics)),
+            options.max_buffer_bytes,
+            bool(options.stream_id),
+        )
+
+    @property
+    def stats_fields(self) -> list[pa.Field]:
+        return [self.exchange.schema.field(name) for name in self.statistics]
+
+
+def check_columns(options: WriteOptions, schema: pa.Schema) -> None:
+    """Refuse columns of options that the rows cannot satisfy, before anything is written."""
+    for name in options.sort_by:
+        check_sortable(name, require_column(schema, name, "sortBy").type)
+    choose(schema, options.statistics)
+    if options.weight_column:
+        check_weight(schema, options.weight_column)

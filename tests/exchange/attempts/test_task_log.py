@@ -1,0 +1,145 @@
+"""What the listener saw, read back: it explains attempts and never decides on them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from conftest import Place
+from gc_scene import Scene
+
+from ffq_spark.exchange.attempts.task_log import read_logs, write_events
+from ffq_spark.format import layout
+from ffq_spark.store import Store
+
+APP = "app-1"
+
+
+@pytest.fixture
+def store(place: Place) -> Store:
+    return Store(place.root, place.storage_options)
+
+
+def task(kind: str, number: int, **values: Any) -> dict[str, Any]:
+    common = {"stage": 4, "stage_attempt": 0, "attempt_number": 0, "executor": "0", "host": "h"}
+    own = {"event": kind, "task": number, "map_task": 0, "speculative": False, "launch_ms": 1}
+    return {**common, **own, **values}
+
+
+def ended(number: int, state: str = "SUCCESS", **values: Any) -> dict[str, Any]:
+    return task("task_end", number, state=state, finish_ms=9, **values)
+
+
+def test_pieces_are_one_log_in_their_order(store: Store) -> None:
+    events = [task("task_start", n) for n in range(3)] + [ended(n) for n in range(3)]
+    for piece, event in enumerate(events, start=7):
+        write_events(store, APP, 5, piece, [event])
+    log = read_logs(store, 5)[5]
+    assert sorted(log.tasks) == [0, 1, 2]
+    assert {t.state for t in log.tasks.values()} == {"SUCCESS"}
+
+
+def test_logs_are_told_apart_by_query(store: Store) -> None:
+    write_events(store, APP, 5, 1, [task("task_start", 0)])
+    write_events(store, APP, 50, 1, [task("task_start", 1)])
+    write_events(store, "app-2", 6, 1, [task("task_start", 2)])
+    assert {query: list(log.tasks) for query, log in read_logs(store).items()} == {
+        5: [0],
+        50: [1],
+        6: [2],
+    }
+    assert read_logs(store, 5).keys() == {5}
+    assert read_logs(store, 7) == {}
+
+
+def test_the_end_of_a_task_may_come_without_its_start(store: Store) -> None:
+    write_events(store, APP, 5, 1, [ended(3, "FAILED", reason="boom", map_task=2)])
+    found = read_logs(store)[5].tasks[3]
+    assert (found.state, found.reason, found.map_task, found.finish_ms) == ("FAILED", "boom", 2, 9)
+    assert found.attempt == 4
+
+
+def test_a_start_that_comes_after_the_end_opens_nothing_again(store: Store) -> None:
+    write_events(store, APP, 5, 1, [ended(3), task("task_start", 3)])
+    assert read_logs(store)[5].tasks[3].state == "SUCCESS"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"event": "task_start", "task": 1',
+        b"\xff\xfe",
+        b"",
+        b"5",
+        b"[1]",
+        b"null",
+        b'{"event": "task_start"}',
+        b'{"event": "job_start", "stage": "x", "tasks": 1}',
+        json.dumps(task("task_start", 1, map_task="zero")).encode(),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_left_out_and_all_others_stay(
+    store: Store, line: bytes
+) -> None:
+    good = [json.dumps(ended(n)).encode() for n in (0, 2)]
+    path = layout.attempt_log(APP, 5, 1)
+    store.write(path, [b"\n".join([good[0], line, good[1]])])
+    assert sorted(read_logs(store)[5].tasks) == [0, 2]
+
+
+def test_keys_of_a_later_version_are_ignored(store: Store) -> None:
+    event = {"event": "a_new_kind", "x": 1}
+    write_events(store, APP, 5, 1, [ended(0, planet="Mars"), event])
+    log = read_logs(store)[5]
+    assert log.tasks[0].state == "SUCCESS" and log.events == [event]
+
+
+def test_names_that_are_no_logs_are_ignored(store: Store) -> None:
+    write_events(store, APP, 5, 1, [ended(0)])
+    store.write(f"{layout.ATTEMPTS}/{APP}/notes.txt", [b"hello"])
+    store.write(f"{layout.ATTEMPTS}/{APP}/007.000001.jsonl", [json.dumps(ended(1)).encode()])
+    assert read_logs(store).keys() == {5}
+
+
+# --- beside what storage holds ----------------------------------------------------------------
+
+
+def test_every_attempt_has_its_state_and_what_the_scheduler_saw(place: Place) -> None:
+    scene = Scene(place)
+    step, _ = scene.twins()
+    query = step.body.query
+    events = [
+        {"event": "job_start", "stage": 4, "tasks": 1},
+        ended(0),
+        ended(1, "KILLED", reason="another attempt succeeded", speculative=True),
+        ended(2, "LOST", reason="executor lost"),
+        ended(3, stage=2),
+    ]
+    write_events(scene.store, APP, query, 1, events)
+    pending = scene.begin()
+    scene.attempt(pending)
+    aborted = scene.ended().query
+    scene.store.write("shuffle/7/0/0/1/part-0.ipc", [b"x"])
+    found = scene.exchange.attempts()
+    assert [(s.query, s.attempt, s.state, s.complete) for s in found] == [
+        (7, 1, "orphan", False),
+        (query, 1, "registered", True),
+        (query, 2, "stale", True),
+        (query, 3, "absent", False),
+        (pending.query, 1, "pending", True),
+        (aborted, 1, "stale", True),
+    ]
+    tasks = [s.task for s in found if s.query == query]
+    assert [t.state for t in tasks if t] == ["SUCCESS", "KILLED", "LOST"]
+    assert tasks[1] is not None and tasks[1].speculative
+    assert scene.exchange.attempts(query) == found[1:4]
+
+
+def test_the_log_never_decides(place: Place) -> None:
+    scene = Scene(place)
+    step, _ = scene.twins()
+    query = step.body.query
+    write_events(scene.store, APP, query, 1, [ended(0, "FAILED"), ended(1, "SUCCESS")])
+    assert scene.exchange.latest_attempt(query, 0, 0) == 1
+    assert [s.state for s in scene.exchange.attempts(query)] == ["registered", "stale"]

@@ -1,0 +1,26 @@
+"""Bounds of columns from manifests: exact ones, or none."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from ffq_spark.exchange.compute.bounds import Bounds, bounds
+
+
+def manifest(*values: bytes) -> pa.Table:
+    """Parts of one row each, with the statistics of a string column of these bytes."""
+    strings = pa.array(values, pa.binary()).view(pa.string())
+    nulls = pa.array([0] * len(values), pa.int64())
+    column = pa.StructArray.from_arrays([strings, strings, nulls], ["min", "max", "nulls"])
+    stats = pa.StructArray.from_arrays([column], ["s"])
+    return pa.table({"rows": [1] * len(values), "stats": stats})
+
+
+def test_bounds_of_text_are_known() -> None:
+    assert bounds([manifest(b"b", b"a")], ["s"]) == {"s": Bounds("a", "b", 0)}
+
+
+@pytest.mark.parametrize("invalid", [b"\xff", b"a\xc3"])
+def test_bounds_of_bytes_that_are_no_text_are_not_known(invalid: bytes) -> None:
+    assert bounds([manifest(b"b", invalid)], ["s"]) == {}

@@ -1,0 +1,477 @@
+"""A long log costs no more than a short one, and shows what its records and manifests show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from conftest import Place
+from gc_scene import OPTIONS, SCHEMA, Scene, rows_of
+from gc_stepping import Files, Killed, Process, open_store
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ffq_spark.errors import CorruptRecord, StepExpired, StepNotFound
+from ffq_spark.exchange.compute.pruning import Predicate, matching_partitions, may_match
+from ffq_spark.exchange.ledger import log_checkpoint as checkpoints
+from ffq_spark.exchange.ledger.log_checkpoint import Checkpoint, Span, cover
+from ffq_spark.exchange.ledger.step_log import StepLog
+from ffq_spark.exchange.maintenance import versions
+from ffq_spark.exchange.scan.snapshot import READ_SCHEMA, take_snapshot
+from ffq_spark.exchange.write.batch_write import write_batches
+from ffq_spark.format import layout, manifest
+from ffq_spark.format.ids import now_ms
+from ffq_spark.format.records import ExchangeRecord, NewestRecord, StepRecord
+from ffq_spark.options import ReadOptions, WriteOptions
+from ffq_spark.store import Store
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checkpoints of 4, 8, 16, … steps: the same rules, and logs that are quickly written."""
+    monkeypatch.setattr(checkpoints, "FIRST_SIZE", 4)
+    monkeypatch.setattr(checkpoints, "GROWTH", 2)
+
+
+@pytest.fixture
+def files() -> Files:
+    return {}
+
+
+@pytest.fixture
+def scene(files: Files) -> Scene:
+    return Scene(Place("/memory"), open_store(files))
+
+
+def checkpoint_files(files: Files) -> list[str]:
+    return sorted(path for path in files if path.endswith(".arrows"))
+
+
+def planned(store: Store, **options: Any) -> pa.Table:
+    return take_snapshot(store, ReadOptions(**options)).parts()
+
+
+# --- which files hold which steps ----------------------------------------------------------------
+
+
+@given(st.integers(1, 300), st.integers(0, 300))
+def test_spans_hold_all_wanted_steps_and_few_others(first: int, more: int) -> None:
+    last = first + more
+    spans = list(cover(first, last))
+    assert spans[0].first <= first and spans[-1].last == last
+    assert all(before.last + 1 == after.first for before, after in pairwise(spans))
+    assert all(span.last % span.size == 0 for span in spans)
+    assert sum(span.size for span in spans) < 2 * (more + 1)
+
+
+def test_a_reader_opens_few_files_however_long_the_log_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    for last in (100, 4095, 10_000, 262_143, 1_000_000):
+        sizes = [span.size for span in cover(1, last)]
+        assert sizes.count(1) < 64
+        assert all(sizes.count(size) < 8 or size == max(sizes) for size in set(sizes) - {1})
+
+
+# --- the newest step -----------------------------------------------------------------------------
+
+
+HINTS = (
+    st.none()
+    | st.integers(-5, 1 << 70).map(lambda number: NewestRecord(number).encode())
+    | st.sampled_from([b"", b"{", b"[]", b'{"step": "7"}', b'{"step": null}', b"\xff"])
+)
+
+
+@settings(max_examples=300)
+@given(st.integers(0, 1500), st.integers(0, 1500).map(lambda n: NewestRecord(n).encode()) | HINTS)
+def test_the_newest_step_is_found_whatever_the_hint_says(last: int, hint: bytes | None) -> None:
+    files = {layout.step(number): b"" for number in range(1, last + 1)}
+    if hint is not None:
+        files[layout.NEWEST] = hint
+    assert StepLog(open_store(files)).last_number() == last
+
+
+@pytest.mark.parametrize("behind", [0, 1, 63, 64, 127, 5_000])
+def test_a_hint_saves_the_listing_and_most_of_the_reads(behind: int) -> None:
+    files = {layout.step(number): b"" for number in range(1, 10_001)}
+    files[layout.NEWEST] = NewestRecord(10_000 - behind).encode()
+    operations: list[str] = []
+    assert StepLog(open_store(files, operations.append)).last_number() == 10_000
+    assert not any(operation.startswith("list") for operation in operations)
+    assert len(operations) <= (18 if behind < 64 else 80)
+
+
+def test_steps_that_come_during_the_search_are_found_or_not_but_none_before_is_missed() -> None:
+    def search(files: Files) -> Process:
+        return Process(files, lambda store: StepLog(store).last_number())
+
+    seen = set()
+    for hint in (8, 60):
+        for operations in range(30):
+            files = {layout.step(number): b"" for number in range(1, 71)}
+            files[layout.NEWEST] = NewestRecord(hint).encode()
+            process = search(files)
+            process.advance(operations)
+            files.update({layout.step(number): b"" for number in range(71, 90)})
+            found = process.finish()
+            assert 70 <= found <= 89
+            seen.add(found)
+    assert len(seen) > 1
+
+
+def test_no_single_record_that_is_lost_ends_the_log() -> None:
+    for last in range(2, 90):
+        files = {layout.step(number): b"" for number in range(1, last + 1)}
+        files[layout.NEWEST] = NewestRecord(1).encode()
+        for lost in range(2, last):
+            del files[layout.step(lost)]
+            assert StepLog(open_store(files)).last_number() == last, f"without {lost}"
+            files[layout.step(lost)] = b""
+
+
+def test_a_record_that_is_lost_is_an_error_to_whoever_needs_it(files: Files, scene: Scene) -> None:
+    for _ in range(11):
+        scene.write()
+    for lost in (9, 10):
+        record = files.pop(layout.step(lost))
+        with pytest.raises(StepNotFound, match=f"step {lost}"):
+            planned(scene.store)
+        files[layout.step(lost)] = record
+    assert len(planned(scene.store)) > 0
+
+
+def test_neither_reading_nor_writing_lists_a_long_log(files: Files, scene: Scene) -> None:
+    for _ in range(5):
+        scene.write()
+    operations: list[str] = []
+    store = open_store(files, operations.append)
+    take_snapshot(store, ReadOptions()).parts()
+    take_snapshot(store, ReadOptions(steps="all"))
+    Scene(scene.place, store).write()
+    assert operations and f"list {layout.STEPS}" not in operations
+
+
+# --- what is shown -------------------------------------------------------------------------------
+
+
+class Naive:
+    """A reader that knows nothing but records and manifests."""
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self.steps: list[StepRecord] = []
+        while (path := layout.step(len(self.steps) + 1)) in files:
+            self.steps.append(StepRecord.decode(files[path], path))
+
+    def visible(self, number: int) -> list[int]:
+        base = self.steps[number - 1].base
+        restores = self.steps[base - 1].body.restores
+        return [*(self.visible(restores) if restores else ()), *range(base, number + 1)]
+
+    def parts(self, numbers: list[int], predicates: list[Predicate]) -> list[dict[str, Any]]:
+        exchange = ExchangeRecord.decode(self.files[layout.EXCHANGE], layout.EXCHANGE)
+        allowed = matching_partitions(exchange, predicates)
+        rows = []
+        for number in numbers:
+            body = self.steps[number - 1].body
+            table = manifest.decode(self.files[body.manifest], body.manifest)
+            places = zip(table["file"].to_pylist(), table["offset"].to_pylist(), strict=True)
+            last = dict(sorted(places))
+            table = table.filter(pa.array(may_match(table, predicates)))
+            table = table.select([field.name for field in manifest.PART_FIELDS])
+            for row in table.to_pylist():
+                ends_file = row["offset"] == last[row["file"]]
+                rows.append({"step": number, "query": body.query, **row, "ends_file": ends_file})
+        wanted = [row for row in rows if allowed is None or row["reduce"] in allowed]
+        return sorted(wanted, key=lambda row: (row["reduce"], row["step"], row["map_task"]))
+
+
+STATISTICS = st.sampled_from([("none",), ("k",), ("v",), ("v", "k"), ("all",)])
+CHANGES = st.lists(
+    st.tuples(st.sampled_from(["append"] * 6 + ["replace", "rollback"]), STATISTICS),
+    min_size=1,
+    max_size=22,
+)
+DAMAGE = st.lists(st.tuples(st.integers(0, 50), st.sampled_from("dfctsx")), max_size=4)
+PREDICATES = st.lists(
+    st.sampled_from(
+        [
+            Predicate("k", "in", (3, 8)),
+            Predicate("k", "in", (None,)),
+            Predicate("v", "<", (40,)),
+            Predicate("v", ">=", (60,)),
+            Predicate("v", "in", (None, 33)),
+            Predicate("v", "in", ("no number",)),
+            Predicate("other", "in", (1,)),
+        ]
+    ),
+    max_size=2,
+)
+
+
+def make_history(files: Files, changes: list[tuple[str, tuple[str, ...]]]) -> None:
+    store = open_store(files)
+    for number, (kind, statistics) in enumerate(changes, start=1):
+        if kind == "rollback" and number > 1:
+            versions.rollback(store, (number * 7) % (number - 1) + 1)
+            continue
+        columns = [[None if number % 5 == 0 else number, number + 1], [number * 5, None]]
+        # Some steps have no rows, and so no parts.
+        rows = slice(0 if number % 6 == 0 else 2)
+        batch = pa.record_batch([pa.array(c[rows], pa.int64()) for c in columns], ["k", "v"])
+        options = WriteOptions(keys=("k",), partitions=2, statistics=statistics)
+        mode = "replace" if kind == "replace" else "append"
+        write_batches("/memory", [batch], options=options, mode=mode, store=store)
+
+
+def damage(files: Files, where: int, how: str) -> None:
+    """Delete, flip a bit, cut, truncate to nothing, put another checkpoint there, or nonsense."""
+    there = checkpoint_files(files)
+    if not there:
+        return
+    path = there[where % len(there)]
+    good = files[path]
+    flipped = bytearray(good)
+    if flipped:
+        flipped[where * 31 % len(good)] ^= 1 << where % 8
+    other = files[there[(where + 1) % len(there)]]
+    new = {"f": bytes(flipped), "c": good[: len(good) // 2], "t": b"", "s": other, "x": b"x" * 99}
+    files[path] = new.get(how, good)
+    if how == "d":
+        del files[path]
+
+
+@settings(max_examples=80)
+@given(CHANGES, DAMAGE, PREDICATES, st.data())
+def test_a_log_shows_the_same_with_whatever_checkpoints_it_has(
+    changes: list[tuple[str, tuple[str, ...]]],
+    damages: list[tuple[int, str]],
+    predicates: list[Predicate],
+    data: st.DataObject,
+) -> None:
+    files: Files = {}
+    make_history(files, changes)
+    for where, how in damages:
+        damage(files, where, how)
+    naive, store = Naive(files), open_store(files)
+    last = len(changes)
+    first = data.draw(st.integers(1, last))
+    chosen: dict[str, Any] = {
+        "": ({}, naive.visible(last)),
+        "all": ({"steps": "all"}, list(range(1, last + 1))),
+        "some": ({"steps": f"{first}..{last}"}, list(range(first, last + 1))),
+        "then": ({"as_of_step": first}, naive.visible(first)),
+    }
+    for options, numbers in chosen.values():
+        snapshot = take_snapshot(store, ReadOptions(**options))
+        assert list(snapshot.steps) == [naive.steps[number - 1] for number in numbers]
+        parts = snapshot.parts(predicates)
+        assert parts.schema.equals(READ_SCHEMA)
+        assert parts.to_pylist() == naive.parts(numbers, predicates)
+
+
+def test_no_flipped_bit_of_a_checkpoint_changes_what_is_shown(files: Files) -> None:
+    make_history(files, [("append", ("all",))] * 4)
+    expected = Naive(files).parts([1, 2, 3, 4], [])
+    path = layout.checkpoint(4, 4)
+    good = files[path]
+    for bit in range(0, len(good) * 8, 101):
+        flipped = bytearray(good)
+        flipped[bit // 8] ^= 1 << bit % 8
+        files[path] = bytes(flipped)
+        snapshot = take_snapshot(open_store(files), ReadOptions())
+        assert snapshot.parts().to_pylist() == expected
+        assert [step.step for step in snapshot.steps] == [1, 2, 3, 4]
+
+
+def test_steps_with_other_statistics_in_one_checkpoint_are_pruned_each_by_its_own(
+    files: Files,
+) -> None:
+    make_history(files, [("append", (name,)) for name in ("none", "k", "v", "all")])
+    naive = Naive(files)
+    for predicate in (Predicate("v", "in", (None,)), Predicate("v", "<", (18,))):
+        snapshot = take_snapshot(open_store(files), ReadOptions())
+        found = snapshot.parts([predicate]).to_pylist()
+        assert found == naive.parts([1, 2, 3, 4], [predicate])
+        assert {1, 2} <= {row["step"] for row in found} and len(found) < len(snapshot.parts())
+
+
+def test_the_property_above_reads_checkpoints(files: Files) -> None:
+    """It would hold without any: this is what would then fail."""
+    make_history(files, [("append", ("k",))] * 21)
+    operations: list[str] = []
+    store = open_store(files, operations.append)
+    take_snapshot(store, ReadOptions()).parts()
+    opened = [path for path in operations if path.endswith(".arrows")]
+    assert opened == [f"read {layout.checkpoint(size, last)}" for size, last in ((16, 16), (4, 20))]
+    assert sum(path.startswith(f"read {layout.MANIFESTS}") for path in operations) == 1
+
+
+# --- how they are made ---------------------------------------------------------------------------
+
+
+def test_a_checkpoint_is_the_same_whatever_it_was_made_of(files: Files) -> None:
+    make_history(files, [("append", (name,)) for name in ("none", "k", "v", "all") * 4])
+    made = {path: files.pop(path) for path in checkpoint_files(files)}
+    assert [path.split("/")[2] for path in made] == ["16", "4", "4", "4", "4", "8", "8"]
+    for path in (layout.checkpoint(16, 16), layout.checkpoint(8, 8)):
+        span = Span(int(path.split("/")[2]), int(path.split("/")[3].split(".")[0]))
+        assert StepLog(open_store(files))._has_checkpoint(span)
+        assert files[path] == made[path]
+
+
+def test_a_record_is_kept_as_it_is_stored_with_what_a_later_version_added(
+    files: Files, scene: Scene
+) -> None:
+    for _ in range(3):
+        scene.write()
+    document = json.loads(files[layout.step(2)]) | {"later": 1}
+    files[layout.step(2)] = json.dumps(document).encode()
+    scene.write()
+    path = layout.checkpoint(4, 4)
+    records = Checkpoint.decode(files[path], Span(4, 4), path).records
+    assert records.to_pylist() == [files[layout.step(number)] for number in (1, 2, 3, 4)]
+
+
+def test_a_damaged_manifest_is_not_papered_over(files: Files, scene: Scene) -> None:
+    second = [scene.write() for _ in range(3)][1]
+    good = files[second.body.manifest]
+    files[second.body.manifest] = good[:-1] + b"?"
+    scene.write()
+    assert checkpoint_files(files) == [layout.checkpoint(4, 4)]
+    with pytest.raises(CorruptRecord, match="not the one that was committed"):
+        planned(scene.store)
+    files[second.body.manifest] = good
+    assert planned(scene.store).to_pylist() == Naive(files).parts([1, 2, 3, 4], [])
+
+
+def test_what_cannot_be_written_or_is_too_large_fails_no_commit(
+    files: Files, scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(operation: str) -> None:
+        if layout.CHECKPOINTS in operation and not operation.startswith("read"):
+            raise PermissionError(operation)
+
+    poor = Scene(scene.place, open_store(files, refuse))
+    steps = [poor.write() for _ in range(4)]
+    assert "no checkpoint of the steps up to 4" in caplog.text
+    assert checkpoint_files(files) == [] and layout.NEWEST not in files
+    monkeypatch.setattr(checkpoints, "MAX_PARTS", 9)
+    steps += [scene.write() for _ in range(4)]
+    assert [path.split("/")[2] for path in checkpoint_files(files)] == ["4", "4"]
+    assert planned(scene.store).to_pylist() == Naive(files).parts([s.step for s in steps], [])
+
+
+def kill_points(files: Files, work: Callable[[Store], Any]) -> Iterator[Files]:
+    """What a process leaves that is killed before its first operation, its second, and so on."""
+    operations = 0
+    while True:
+        copy = dict(files)
+        process = Process(copy, work)
+        process.advance(operations)
+        done = process.done
+        process.kill()
+        assert process.error is None or isinstance(process.error, Killed)
+        yield copy
+        if done:
+            return
+        operations += 1
+
+
+def write_one(store: Store) -> StepRecord:
+    return Scene(Place("/memory"), store).write()
+
+
+def test_a_writer_that_dies_anywhere_is_made_good_by_the_next_ones(
+    files: Files, scene: Scene
+) -> None:
+    for _ in range(7):
+        scene.write()
+    left = set()
+    for copy in kill_points(files, write_one):
+        left.add(len(checkpoint_files(copy)))
+        store = open_store(copy)
+        steps = list(take_snapshot(store, ReadOptions()).steps)
+        assert len(steps) in (7, 8)
+        assert planned(store).to_pylist() == Naive(copy).parts([s.step for s in steps], [])
+        while len(steps) < 12:
+            steps.append(write_one(store))
+        assert [s.step for s in steps] == list(range(1, 13))
+        assert len(checkpoint_files(copy)) == 4
+        assert StepLog(store).last_number() == 12
+    # Killed before both, between them, and after both.
+    assert left == {1, 2, 3}
+
+
+def test_two_writers_that_complete_a_checkpoint_at_once_agree(files: Files, scene: Scene) -> None:
+    for _ in range(6):
+        scene.write()
+    for operations in range(0, 60, 4):
+        copy = dict(files)
+        first, second = Process(copy, write_one), Process(copy, write_one)
+        first.advance(operations)
+        second.advance(60 - operations)
+        steps = sorted(process.finish().step for process in (first, second))
+        assert steps == [7, 8]
+        assert len(checkpoint_files(copy)) == 3
+        numbers = list(range(1, 9))
+        assert planned(open_store(copy)).to_pylist() == Naive(copy).parts(numbers, [])
+
+
+# --- and when steps expire -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_the_data_of_an_expired_step_is_missed_where_a_checkpoint_still_lists_it(
+    files: Files, scene: Scene, late: bool
+) -> None:
+    for mode in ("append", "append", "replace", "replace", "append"):
+        scene.write(mode)
+    made = dict(files)
+    if late:
+        del files[layout.checkpoint(4, 4)]
+    assert scene.collect(now_ms(), retention_ms=0).expired == [1, 2]
+    for number in (6, 7, 8) if late else ():
+        assert scene.write().step == number
+    assert layout.checkpoint(4, 4) in files
+    assert (files[layout.checkpoint(4, 4)] == made[layout.checkpoint(4, 4)]) is not late
+    for options in ({"as_of_step": 2}, {"steps": "1..4"}, {"steps": "all"}):
+        with pytest.raises(StepExpired, match="step 1 was removed"):
+            planned(scene.store, **options)
+    assert len(scene.ledger.log.read_many(range(1, 6))) == 5
+    assert set(planned(scene.store)["step"].to_pylist()) == set(range(4, 9 if late else 6))
+    assert scene.collect(now_ms(), retention_ms=0).expired == []
+
+
+def test_a_step_that_is_only_marked_can_be_read_while_its_data_is_there(
+    files: Files, scene: Scene
+) -> None:
+    for _ in range(4):
+        scene.write()
+    files[layout.expired(2)] = b"{}\n"
+    assert planned(scene.store, as_of_step=4).to_pylist() == Naive(files).parts([1, 2, 3, 4], [])
+
+
+# --- on every storage ----------------------------------------------------------------------------
+
+
+def test_it_is_the_same_on_every_storage(place: Place) -> None:
+    scene = Scene(place)
+    steps = [scene.write("replace" if number == 3 else "append") for number in range(1, 11)]
+    store = scene.store
+    assert [entry.name for entry in store.list(f"{layout.CHECKPOINTS}/4")] == [
+        layout.checkpoint(4, last).rpartition("/")[2] for last in (4, 8)
+    ]
+    assert scene.rows() == rows_of(*steps[2:])
+    assert scene.exchange.steps() == steps
+    path = layout.checkpoint(8, 8)
+    store.replace(path, store.read(path)[:-1])
+    store.delete(layout.checkpoint(4, 4))
+    store.replace(layout.NEWEST, b"?")
+    assert scene.rows() == rows_of(*steps[2:])
+    assert scene.exchange.verify(steps="all").ok
+    assert SCHEMA.names[0] in OPTIONS.keys

@@ -1,0 +1,247 @@
+"""The scale model: by hand where numbers are small, against a real S3 server where they count."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from conftest import Place
+from hypothesis import example, given
+from hypothesis import strategies as st
+from s3proxy import S3Proxy
+from s3requests import counted_requests
+
+from ffq_spark.errors import BadOption
+from ffq_spark.exchange.ledger.ledger import Ledger
+from ffq_spark.exchange.read.column_ranges import Selection
+from ffq_spark.exchange.read.parts import fetch_parts, read_parts
+from ffq_spark.exchange.scan.cost_model import (
+    LAYOUTS,
+    LEAST_PART_BYTES,
+    READ_RECORDS,
+    WRITE_RECORDS,
+    Prices,
+    Requests,
+    Shape,
+    estimate,
+    upload_requests,
+)
+from ffq_spark.exchange.scan.snapshot import take_snapshot
+from ffq_spark.exchange.scan.tasks import read_tasks
+from ffq_spark.exchange.write.attempt_writer import write_attempt
+from ffq_spark.exchange.write.batch_write import commit_write, prepare
+from ffq_spark.exchange.write.job import WriteJob
+from ffq_spark.format.manifest import with_file_ends
+from ffq_spark.format.records import StepRecord
+from ffq_spark.options import ReadOptions, WriteOptions
+from ffq_spark.store import Store
+
+MIB = 1 << 20
+MAPS, PARTITIONS = 3, 4
+SMALL = pa.record_batch({"k": list(range(100))})
+
+
+def test_parts_are_one_object_and_one_get_each() -> None:
+    found = estimate(Shape(10, 20, 10 * 20 * MIB))
+    assert found.write_data == Requests(put=10 * 20 + 2 * 10)
+    assert found.read_data == Requests(get=10 * 20)
+    assert found.read_tasks == 2  # 12 partitions of 10 MiB fit into 128 MiB
+
+
+def test_a_packed_object_is_uploaded_and_read_in_pieces() -> None:
+    found = estimate(Shape(10, 20, 10 * 20 * MIB, "packed"))
+    assert found.write_data == Requests(put=10 * 1 + 2 * 10)
+    assert found.read_data == Requests(get=2 * 10)
+    large = estimate(Shape(10, 20, 10 * 20 * 10 * MIB, "packed"))
+    assert large.write_data == Requests(put=10 * (2 + 13) + 2 * 10)
+    assert large.read_tasks == 20 and large.read_data == Requests(get=20 * 10)
+    joined = estimate(Shape(10, 20, 10 * 20 * 10 * MIB, "packed", tasks=2))
+    assert joined.read_tasks == 2 and joined.read_data == Requests(get=2 * 10 * 10)
+
+
+def test_a_heavy_partition_is_split_without_more_requests() -> None:
+    found = estimate(Shape(16, 1, 16 * 64 * MIB, "packed"))
+    assert found.read_tasks == 8 and found.read_data.get == 16
+    assert estimate(Shape(16, 1, 16 * 64 * MIB)).read_data.get == 16
+
+
+def test_an_upload_is_one_request_or_several() -> None:
+    sizes = (1, 32 * MIB, 32 * MIB + 1, 48 * MIB, 48 * MIB + 1)
+    assert [upload_requests(size) for size in sizes] == [1, 1, 5, 5, 6]
+
+
+def test_dollars_are_by_the_kind_of_request() -> None:
+    assert Requests(put=2000, get=5000, list=1000, delete=7000).dollars(Prices()) == pytest.approx(
+        3 * 0.005 + 5 * 0.0004
+    )
+    stored = estimate(Shape(1, 1, 1 << 30)).monthly_dollars(Prices(storage=1.0))
+    assert stored == pytest.approx(1.0, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("change", "option"),
+    [
+        ({"maps": 0}, "maps"),
+        ({"partitions": 0}, "partitions"),
+        ({"partitions": 10_001}, "partitions"),
+        ({"bytes": LEAST_PART_BYTES * 12 - 1}, "bytes"),
+        ({"layout": "heap"}, "layout"),
+        ({"tasks": -1}, "tasks"),
+        ({"target_partition_bytes": 0}, "target_partition_bytes"),
+    ],
+)
+def test_a_shape_that_cannot_be_is_refused(change: dict[str, Any], option: str) -> None:
+    good = Shape(MAPS, PARTITIONS, LEAST_PART_BYTES * 12)
+    with pytest.raises(BadOption) as caught:
+        replace(good, **change)
+    assert caught.value.option == option
+
+
+@given(
+    maps=st.integers(1, 50),
+    partitions=st.integers(1, 50),
+    part=st.integers(LEAST_PART_BYTES, 64 * MIB),
+    tasks=st.integers(0, 20),
+)
+def test_packed_never_asks_for_more(maps: int, partitions: int, part: int, tasks: int) -> None:
+    shape = Shape(maps, partitions, maps * partitions * part, tasks=tasks)
+    parts, packed = (estimate(replace(shape, layout=layout)) for layout in LAYOUTS)
+    assert packed.objects <= parts.objects and packed.read_tasks == parts.read_tasks
+    assert packed.read_data.get <= parts.read_data.get
+    # A task reads something of each map task's object.
+    assert packed.read_data.get >= min(packed.read_tasks, partitions) * maps
+
+
+class Asked:
+    """A store that is asked for ranges, counts them and has none."""
+
+    ranges = 0
+
+    def fetch(self, fetch: Any, requests: Iterable[Any], *_: Any) -> Iterator[Any]:
+        self.ranges += sum(1 for _ in requests)
+        return iter(())
+
+
+@given(
+    maps=st.integers(1, 12),
+    partitions=st.integers(1, 40),
+    part=st.integers(LEAST_PART_BYTES, 64 * MIB),
+    tasks=st.integers(0, 20),
+)
+@example(maps=10, partitions=64, part=MIB, tasks=1)
+@example(maps=16, partitions=8, part=MIB, tasks=1)
+def test_the_model_counts_the_ranges_of_any_shape(
+    maps: int, partitions: int, part: int, tasks: int
+) -> None:
+    """Of tasks of any size: a larger one joins more neighbours, and never asks for more."""
+    shape = Shape(maps, partitions, maps * partitions * part, "packed", tasks=tasks)
+    rows = [(p, m) for p in range(partitions) for m in range(maps)]
+    columns = {
+        "reduce": [p for p, _ in rows],
+        "file": [f"{m}" for _, m in rows],
+        "offset": [p * part for p, _ in rows],
+        "bytes": [part] * len(rows),
+    }
+    found, store = estimate(shape), Asked()
+    options = ReadOptions(target_partition_bytes=shape.task_bytes)
+    planned = read_tasks(with_file_ends(pa.table(columns)), options)
+    for task in planned:
+        whole = Selection(SMALL.schema, SMALL.schema.names, local=False)
+        parts = pa.Table.from_batches([task])
+        assert not list(fetch_parts(store, parts, "full", options.credits, None, whole))  # type: ignore[arg-type]
+    assert (len(planned), store.ranges) == (found.read_tasks, found.read_data.get)
+
+
+def write(
+    store: Store, options: WriteOptions, batch: pa.RecordBatch = SMALL, maps: int = MAPS
+) -> StepRecord:
+    """A step of several map tasks, each with rows of every partition."""
+    exchange = prepare(store, options, batch.schema)
+    job = WriteJob.of(exchange, Ledger(store).begin("append", "test"), options)
+    outputs = [write_attempt(store, job, number, 1, [batch]) for number in range(maps)]
+    step = commit_write(store, job, outputs, None)
+    assert step is not None
+    return step
+
+
+def read(store: Store, options: ReadOptions) -> int:
+    """All rows of the exchange, task by task; how many tasks."""
+    snapshot = take_snapshot(store, options)
+    tasks = read_tasks(snapshot.parts(), options)
+    schema = snapshot.exchange.schema
+    tables = [pa.Table.from_batches([task]) for task in tasks]
+    rows = sum(batch.num_rows for parts in tables for batch in read_parts(store, parts, schema))
+    assert rows == sum(step.body.rows for step in snapshot.steps)
+    return len(tasks)
+
+
+def within(counted: Requests, most: Requests) -> bool:
+    return all(count <= vars(most)[kind] for kind, count in vars(counted).items())
+
+
+@pytest.mark.parametrize("layout", ["parts", "packed"])
+def test_the_model_counts_what_a_server_is_asked(s3: Any, layout: str) -> None:
+    """Exact for data; for records at most the stated constants."""
+    place = (f"s3://{s3.bucket}/{uuid.uuid4().hex}", s3.storage_options)
+    options = WriteOptions(keys=("k",), partitions=PARTITIONS, layout=layout)
+    with counted_requests() as writing:
+        step = write(Store(*place), options)
+    shape = Shape(MAPS, PARTITIONS, step.body.bytes, layout, tasks=2)
+    found = estimate(shape)
+    with counted_requests() as reading:
+        tasks = read(Store(*place), ReadOptions(min_tasks=2, max_tasks=2))
+    assert writing.requests(data=True) == found.write_data
+    assert reading.requests(data=True) == found.read_data
+    assert (tasks, step.body.parts) == (found.read_tasks, shape.parts)
+    assert writing.requests(data=False).put == WRITE_RECORDS.put
+    assert within(writing.requests(data=False), WRITE_RECORDS)
+    assert within(reading.requests(data=False), READ_RECORDS)
+    files = Store(*place).walk("")
+    indexes = sum(size for path, size in files if "index." in path)
+    assert len(files) == found.objects
+    assert indexes == pytest.approx(found.index_bytes, rel=0.2)
+    assert step.body.manifest_bytes <= found.manifest_bytes <= 2 * step.body.manifest_bytes
+    with counted_requests() as again:
+        write(Store(*place), options)
+    assert again.requests(data=True) == found.write_data
+    assert within(again.requests(data=False), WRITE_RECORDS)
+
+
+@pytest.mark.parametrize("layout", ["parts", "packed"])
+def test_the_model_counts_every_request_of_a_large_upload(
+    proxied: Place, proxy: S3Proxy, layout: str
+) -> None:
+    """40 MiB of one map task: packed they go up in three parts. Counted on the wire."""
+    rows = 40 * 1024
+    noise = pa.py_buffer(random.Random(0).randbytes(rows * 1024))
+    noise = pa.Array.from_buffers(pa.binary(1024), rows, [None, noise])
+    batch = pa.record_batch({"k": list(range(rows)), "noise": noise})
+    options = WriteOptions(keys=("k",), partitions=PARTITIONS, layout=layout)
+    store = Store(proxied.root, proxied.storage_options)
+    step = write(store, options, batch, maps=1)
+    found = estimate(Shape(1, PARTITIONS, step.body.bytes, layout))
+    writing = Counter(r.operation for r in proxy.requests if "/shuffle/" in r.path)
+    large = {"CREATE_UPLOAD": 1, "PART": 3, "COMPLETE": 1}
+    assert writing == ({"PUT": 2, **large} if layout == "packed" else {"PUT": 2 + PARTITIONS})
+    assert found.write_data == Requests(put=writing.total())
+    proxy.forget()
+    assert read(store, ReadOptions()) == found.read_tasks
+    reading = Counter(r.operation for r in proxy.requests if "/shuffle/" in r.path)
+    assert reading == {"GET": found.read_data.total}
+
+
+def test_no_part_is_smaller_than_the_model_allows(root: str) -> None:
+    batch = pa.record_batch({"k": pa.array([1], pa.int8())})
+    store, options = Store(root), WriteOptions(compression="zstd")
+    job = WriteJob.of(
+        prepare(store, options, batch.schema), Ledger(store).begin("append", "test"), options
+    )
+    output = write_attempt(store, job, 0, 1, [batch])
+    step = commit_write(store, job, [output], None)
+    assert step is not None and step.body.bytes >= LEAST_PART_BYTES
