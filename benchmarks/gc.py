@@ -36,7 +36,7 @@ PART = b"x" * 200
 def write_attempt(root: Path, query: int, map_task: int, attempt: int, created_at_ms: int) -> None:
     """Two parts and a whole index."""
     from ffq_spark.format.index import IndexEntry, MapTaskIndex
-    from ffq_spark.format.layout import AttemptId
+    from ffq_spark.format.paths import AttemptId
 
     id = AttemptId(query, 0, map_task, attempt)
     entries = tuple(IndexEntry(reduce, id.part(reduce), len(PART), 1, 1) for reduce in range(2))
@@ -51,7 +51,7 @@ def write_attempt(root: Path, query: int, map_task: int, attempt: int, created_a
 def open_query(root: Path, outcome: str, registered: dict[int, int] | None = None) -> int:
     """The records of a query of two days ago; LOST is what a sweep has yet to find out."""
     from ffq_spark.exchange.ledger.ledger import Ledger
-    from ffq_spark.format import layout
+    from ffq_spark.format import paths
     from ffq_spark.format.ids import new_query, now_ms
     from ffq_spark.format.records import Outcome, OutcomeRecord, QueryRecord, StepBody
     from ffq_spark.format.registered import Registered
@@ -59,7 +59,7 @@ def open_query(root: Path, outcome: str, registered: dict[int, int] | None = Non
 
     store, number, then = Store(str(root)), new_query(), now_ms() - 2 * DAY_MS
     Ledger(store).ensure_format()
-    store.create_once(layout.query(number), QueryRecord(number, "app", 0, "append", then).encode())
+    store.create_once(paths.query(number), QueryRecord(number, "app", 0, "append", then).encode())
     if outcome != "LOST":
         body = None
         if registered is not None:
@@ -71,13 +71,13 @@ def open_query(root: Path, outcome: str, registered: dict[int, int] | None = Non
                 bytes=0,
                 parts=0,
                 registered=Registered.of(registered),
-                manifest=layout.manifest(number),
+                manifest=paths.manifest(number),
                 manifest_bytes=0,
                 manifest_checksum=0,
                 committed_at_ms=then,
             )
         record = OutcomeRecord(number, Outcome(outcome), then, "", step=body)
-        store.create_once(layout.outcome(number), record.encode())
+        store.create_once(paths.outcome(number), record.encode())
     return number
 
 

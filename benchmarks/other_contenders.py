@@ -216,7 +216,7 @@ def _output(job: Any, map_task: int, generator: Any) -> Any:
     from ffq_spark.exchange.ledger.ledger import AttemptOutput
     from ffq_spark.format import manifest
     from ffq_spark.format.columns import LEAST_BATCH_BYTES
-    from ffq_spark.format.layout import AttemptId
+    from ffq_spark.format.paths import AttemptId
 
     count = job.exchange.partitions
     id = AttemptId(job.query.query, job.query.stage, map_task, 1)

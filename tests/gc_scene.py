@@ -16,7 +16,7 @@ from ffq_spark.exchange.maintenance.gc import collect
 from ffq_spark.exchange.write.attempt_writer import write_attempt
 from ffq_spark.exchange.write.batch_write import prepare
 from ffq_spark.exchange.write.job import WriteJob
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.format.ids import new_query
 from ffq_spark.format.records import Outcome, OutcomeRecord, QueryRecord, StepRecord
 from ffq_spark.options import WriteOptions
@@ -88,7 +88,7 @@ class Scene:
 
     def data(self, query: int | None = None, attempt: int | None = None) -> set[str]:
         """The data files that there are; of a query; of an attempt of its first map task."""
-        place = layout.DATA if query is None else f"{layout.DATA}/{query}"
+        place = paths.DATA if query is None else f"{paths.DATA}/{query}"
         return {
             path
             for path, _ in self.store.walk(place)

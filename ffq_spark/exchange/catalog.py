@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ffq_spark.exchange.exchange import Exchange
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.store import Store
 
 
@@ -30,6 +30,6 @@ def find_exchanges(
 
 def is_exchange(store: Store, prefix: str = "") -> bool:
     """Whether a directory holds an exchange, or what FFQ leaves of one."""
-    if store.read_optional(prefix + layout.FORMAT) is not None:
+    if store.read_optional(prefix + paths.FORMAT) is not None:
         return True
-    return any(layout.parse_number(e.name) is not None for e in store.list(prefix + layout.DATA))
+    return any(paths.parse_number(e.name) is not None for e in store.list(prefix + paths.DATA))

@@ -19,7 +19,7 @@ from ffq_spark.exchange.exchange import Exchange
 from ffq_spark.exchange.ledger import stream_records
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.ledger.step_log import StepLog
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.store import Store
 
 _FEW = 16
@@ -86,7 +86,7 @@ def cut(exchanges: Iterable[Exchange | str], stream: str | None = None) -> Cut:
 
 
 def _only_stream(stores: list[Store]) -> str:
-    streams = [{e.name for e in store.list(layout.STREAMS) if e.is_dir} for store in stores]
+    streams = [{e.name for e in store.list(paths.STREAMS) if e.is_dir} for store in stores]
     common = sorted(set.intersection(*streams))
     if not common:
         roots = ", ".join(store.url() for store in stores)
@@ -111,7 +111,7 @@ def _held(store: Store, stream: str) -> Iterator[Held]:
             if body.stream is not None and body.stream.stream == stream:
                 epoch = body.stream.epoch
                 if epoch not in owners:
-                    path = store.url(layout.stream_owner(stream, epoch))
+                    path = store.url(paths.stream_owner(stream, epoch))
                     raise CorruptRecord("the record is missing", path=path)
                 yield Held(owners[epoch], body.stream.batch, epoch, step.step)
             number = body.restores or step.step - 1

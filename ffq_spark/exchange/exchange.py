@@ -31,7 +31,7 @@ from ffq_spark.exchange.scan.snapshot import (
     Snapshot,
     take_snapshot,
 )
-from ffq_spark.format.layout import AttemptId
+from ffq_spark.format.paths import AttemptId
 from ffq_spark.format.records import CancelRecord, StepRecord
 from ffq_spark.format.schemas import require_column
 from ffq_spark.options import ReadOptions

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ffq_spark.errors import CorruptIndex
-from ffq_spark.format.layout import MAX_ATTEMPT, MAX_ID, AttemptId
+from ffq_spark.format.paths import MAX_ATTEMPT, MAX_ID, AttemptId
 
 _MAGIC = b"FFQI"
 _VERSION = 1

@@ -19,7 +19,7 @@ from ffq_spark.exchange.read.part_file import (
     take,
 )
 from ffq_spark.exchange.read.parts import Part, fetch_part
-from ffq_spark.format.layout import AttemptId
+from ffq_spark.format.paths import AttemptId
 from ffq_spark.format.payload import Decoder
 from ffq_spark.service.wire import Fetch
 from ffq_spark.store import Store

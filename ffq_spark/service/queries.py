@@ -27,7 +27,7 @@ from ffq_spark.errors import (
 )
 from ffq_spark.exchange.attempts.status import QueryState
 from ffq_spark.exchange.ledger import leases
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.format.ids import new_query
 from ffq_spark.options import ServeOptions
 from ffq_spark.service.access import Access
@@ -144,7 +144,7 @@ class Queries:
 
     def allow_results(self, access: Access, name: str) -> None:
         """Refuse results that are another's, or that there are none of."""
-        number = layout.parse_number(name)
+        number = paths.parse_number(name)
         if number is None:
             raise QueryNotFound("there is no such query")
         submitted, ended = self._records.of(number)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ffq_spark.errors import CorruptRecord, QueryNotFound
 from ffq_spark.exchange.attempts.status import QueryState
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.format.ids import now_ms, query_time_ms
 from ffq_spark.format.records import JsonRecord
 from ffq_spark.store import Store
@@ -138,7 +138,7 @@ class QueryRecords:
     def _queries(self) -> Iterator[int]:
         """Those with a record: whatever else lies here is somebody else's, numbers too."""
         for entry in self._store.list(""):
-            query = layout.parse_number(entry.name.partition(".")[0])
+            query = paths.parse_number(entry.name.partition(".")[0])
             if query is not None and entry.name in (_submitted(query), _end(query)):
                 yield query
 

@@ -17,7 +17,7 @@ from ffq_spark.exchange.read.parts import METADATA_FIELDS
 from ffq_spark.exchange.read.rows import check_readable, read_rows, usable
 from ffq_spark.exchange.scan.snapshot import READ_SCHEMA, Snapshot
 from ffq_spark.exchange.scan.tasks import read_tasks
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.format.conform import conform
 from ffq_spark.format.records import ExchangeRecord
 from ffq_spark.options import ReadOptions
@@ -77,7 +77,7 @@ class ReadTask(InputPartition):
 
     @property
     def exchange(self) -> ExchangeRecord:
-        return ExchangeRecord.decode(self._exchange, layout.EXCHANGE)
+        return ExchangeRecord.decode(self._exchange, paths.EXCHANGE)
 
 
 def _received(place: bytes, message: pa.Buffer, names: tuple[str, ...], *known: Any) -> ReadTask:

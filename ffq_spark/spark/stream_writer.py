@@ -21,7 +21,7 @@ from ffq_spark.exchange.write.attempt_writer import write_attempt
 from ffq_spark.exchange.write.job import WriteJob
 from ffq_spark.exchange.write.lineage import batch_offsets
 from ffq_spark.exchange.write.stream_write import Delivery, commit_batch
-from ffq_spark.format.layout import spark_attempt
+from ffq_spark.format.paths import spark_attempt
 from ffq_spark.format.records import Offsets, QueryRecord
 from ffq_spark.options import WriteOptions
 from ffq_spark.spark.worker import freeze_heap

@@ -18,7 +18,7 @@ from ffq_spark.exchange.ledger.ledger import AttemptOutput, Ledger
 from ffq_spark.exchange.write.attempt_writer import write_attempt
 from ffq_spark.exchange.write.batch_write import batch_delivery, commit_write
 from ffq_spark.exchange.write.job import WriteJob
-from ffq_spark.format.layout import spark_attempt
+from ffq_spark.format.paths import spark_attempt
 from ffq_spark.format.records import Outcome
 from ffq_spark.options import WriteOptions
 from ffq_spark.spark.worker import freeze_heap

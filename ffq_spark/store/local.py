@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
-from ffq_spark.format.layout import RECORDS
+from ffq_spark.format.paths import RECORDS
 from ffq_spark.store.backend import Directory, Entry, Skip
 
 _SMALL = 64 << 10

@@ -13,7 +13,7 @@ from typing import Any
 from fsspec.asyn import sync
 
 from ffq_spark.errors import BadOption
-from ffq_spark.format.layout import DATA, RECORDS
+from ffq_spark.format.paths import DATA, RECORDS
 from ffq_spark.store.backend import Entry, Skip
 from ffq_spark.store.multipart import upload
 from ffq_spark.store.remote import BULK, RemoteBackend

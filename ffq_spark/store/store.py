@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from ffq_spark.errors import FfqError, StoreFailed, StoreUnsafe
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.store.backend import Backend, Directory, Entry, Skip
 from ffq_spark.store.credits import Credits
 from ffq_spark.store.local import LocalBackend
@@ -179,7 +179,7 @@ class Store:
         except FfqError:
             raise
         except Exception as error:
-            raise self._failed("create", layout.PROBES, error) from self._cause(error)
+            raise self._failed("create", paths.PROBES, error) from self._cause(error)
         if not honoured:
             raise StoreUnsafe(f"{self.url()} ignores the condition of a create-once write")
         return self.create_once_by
@@ -191,7 +191,7 @@ class Store:
             return UNSAFE
 
     def _probe(self) -> bool:
-        path = f"{layout.PROBES}/{secrets.token_hex(8)}"
+        path = f"{paths.PROBES}/{secrets.token_hex(8)}"
         try:
             # Nobody else has this name: a put that was retried has met itself.
             with contextlib.suppress(FileExistsError):

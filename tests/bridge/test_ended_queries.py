@@ -20,7 +20,7 @@ from conftest import start_spark
 
 from ffq_spark import Exchange
 from ffq_spark.exchange.ledger import leases
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.format.ids import now_ms
 from ffq_spark.store import Store
 
@@ -57,10 +57,10 @@ def save(frame: Any, root: str, **options: Any) -> None:
 def wait_for_the_leases_end(root: str) -> None:
     """Wait until the steward has taken a lease, and then until nobody renews it."""
     store = Store(root)
-    wait_for(lambda: store.list(layout.LEASES), 60, "a lease")
+    wait_for(lambda: store.list(paths.LEASES), 60, "a lease")
 
     def is_over() -> bool:
-        held = [leases.read(store, e.name.removesuffix(".json")) for e in store.list(layout.LEASES)]
+        held = [leases.read(store, e.name.removesuffix(".json")) for e in store.list(paths.LEASES)]
         return all(lease is None or lease.expires_at_ms < now_ms() for lease in held)
 
     wait_for(is_over, 40, "the end of the lease")

@@ -10,7 +10,7 @@ import pytest
 
 from ffq_spark import Exchange
 from ffq_spark.exchange.ledger import leases
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.store import Store
 
 pytestmark = pytest.mark.spark
@@ -40,4 +40,4 @@ def test_each_batch_has_its_own_query_lease_and_attempts(
     assert initiator.startswith(spark.sparkContext.applicationId)
     store = Store(root)
     assert leases.read(store, initiator) is not None
-    assert len(store.list(layout.LEASES)) == 1
+    assert len(store.list(paths.LEASES)) == 1

@@ -16,7 +16,7 @@ from gc_scene import Scene, rows_of
 
 from ffq_spark import conf
 from ffq_spark.exchange.ledger.cancel import end_unfinished, read_cancel
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_check_tells_what_is_no_longer_active(scene: Scene) -> None:
     aborted, _ = scene.ended(), scene.begin(lease_seconds=3600)
     gone = scene.ledger.begin("append", "app", query=7, lease_seconds=1)
     old = gone.encode().replace(str(gone.created_at_ms).encode(), b"1")
-    scene.store.write(layout.query(7), [old])
+    scene.store.write(paths.query(7), [old])
     found = {row["query"]: row["why"] for row in as_json("check", scene.exchange.root)}
     assert found == {7: "lease gone", aborted.query: "ABORTED"}
 
@@ -137,7 +137,7 @@ def test_gc_expires_replaced_versions_when_asked(scene: Scene) -> None:
 
 def test_gc_that_had_to_leave_something_is_a_finding(scene: Scene) -> None:
     ended = scene.ended()
-    scene.store.write(layout.outcome(ended.query), [b"{"])
+    scene.store.write(paths.outcome(ended.query), [b"{"])
     report = as_json("gc", scene.exchange.root, "--ttl", "0", code=1)
     (problem,) = report["problems"]
     assert "FFQ_CORRUPT_RECORD" in problem

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.store import Store
 
 Moment = Literal["before", "during", "after"]
@@ -75,7 +75,7 @@ class CrashingStore(Store):
         return created
 
     def probe_create_once(self) -> str:
-        met = self._met(layout.PROBES)
+        met = self._met(paths.PROBES)
         if self._during(met):
             self._die_before_link()
         found = super().probe_create_once()

@@ -14,7 +14,7 @@ from ffq_spark import Exchange
 from ffq_spark.errors import ExchangeNotFound
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.write.batch_write import write_batches
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.format.records import StepRecord
 from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store
@@ -77,7 +77,7 @@ def visible(place: Place) -> Rows | None:
 
 def committed_queries(store: Store) -> set[int]:
     """The queries whose outcome says COMMITTED, published or not."""
-    names = (entry.name for entry in store.list(layout.QUERIES))
+    names = (entry.name for entry in store.list(paths.QUERIES))
     queries = (name.removesuffix(".outcome.json") for name in names if ".outcome." in name)
     found = (Ledger(store).outcome(int(query)) for query in queries)
     return {outcome.query for outcome in found if outcome and outcome.step}
@@ -85,7 +85,7 @@ def committed_queries(store: Store) -> set[int]:
 
 def markers(store: Store) -> set[int]:
     """The queries that may be committed and not yet published."""
-    return {int(e.name.removesuffix(".json")) for e in store.list(layout.PENDING)}
+    return {int(e.name.removesuffix(".json")) for e in store.list(paths.PENDING)}
 
 
 @dataclass(frozen=True)

@@ -31,9 +31,9 @@ from ffq_spark.exchange.maintenance.gc import collect
 from ffq_spark.exchange.write.attempt_writer import write_attempt
 from ffq_spark.exchange.write.batch_write import prepare, write_batches
 from ffq_spark.exchange.write.job import WriteJob
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.format.ids import now_ms
-from ffq_spark.format.layout import AttemptId
+from ffq_spark.format.paths import AttemptId
 from ffq_spark.format.records import Outcome, QueryRecord
 from ffq_spark.options import WriteOptions
 
@@ -146,7 +146,7 @@ def test_of_two_first_writes_that_disagree_one_counts_and_the_other_knows(tmp_pa
         for job, output in jobs
     )
     for process in (first, second):
-        process.advance(f"change {layout.EXCHANGE}")
+        process.advance(f"change {paths.EXCHANGE}")
     assert second.finish().step == 1
     with pytest.raises(ExchangeMismatch) as refused:
         first.finish()
@@ -233,7 +233,7 @@ def crash_after_outcome(place: Place) -> None:
 
 
 def come_and_go(place: Place) -> None:
-    store, others = store_at(place), [layout.pending(number) for number in range(1, 20)]
+    store, others = store_at(place), [paths.pending(number) for number in range(1, 20)]
     while True:
         for path in others:
             store.create_once(path, b"{}\n")

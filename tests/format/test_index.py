@@ -18,7 +18,7 @@ from ffq_spark.exchange.write.batch_write import write_batches
 from ffq_spark.format.hashing import partition_ids
 from ffq_spark.format.ids import now_ms
 from ffq_spark.format.index import Chunk, IndexEntry, MapTaskIndex
-from ffq_spark.format.layout import MAX_ATTEMPT, AttemptId
+from ffq_spark.format.paths import MAX_ATTEMPT, AttemptId
 from ffq_spark.options import WriteOptions
 
 QUERY = (1 << 62) + 1

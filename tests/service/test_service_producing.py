@@ -33,8 +33,8 @@ from ffq_spark.exchange.write import map_outputs
 from ffq_spark.exchange.write.attempt_writer import write_attempt
 from ffq_spark.exchange.write.job import WriteJob
 from ffq_spark.exchange.write.shared_write import Upload
-from ffq_spark.format import layout, manifest
-from ffq_spark.format.layout import AttemptId
+from ffq_spark.format import manifest, paths
+from ffq_spark.format.paths import AttemptId
 from ffq_spark.format.records import ExchangeRecord, QueryRecord
 from ffq_spark.options import WriteOptions
 from ffq_spark.service.client import Connection
@@ -309,11 +309,11 @@ def test_a_commit_that_lost_its_batch_says_so_however_often_it_is_asked(root: st
         seen = False
 
         def read_optional(self, path: str) -> bytes | None:
-            hidden = path == layout.stream_batch("s", 1, 0) and not self.seen
+            hidden = path == paths.stream_batch("s", 1, 0) and not self.seen
             return None if hidden else super().read_optional(path)
 
         def create_once(self, path: str, data: bytes) -> bool:
-            self.seen |= path == layout.stream_batch("s", 1, 0)
+            self.seen |= path == paths.stream_batch("s", 1, 0)
             return super().create_once(path, data)
 
     options = {"keys": "id", "partitions": "2", "streamId": "s", "batch": "0"}

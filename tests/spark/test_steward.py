@@ -18,7 +18,7 @@ import pytest
 from steward_process import APP, Driver, Steward, wait_for
 
 from ffq_spark.exchange.ledger.cancel import end_unfinished, request_cancel
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 
 Start = Callable[..., Steward]
 
@@ -57,7 +57,7 @@ def test_events_become_pieces_of_the_log(start: Start, driver: Driver) -> None:
     log = driver.log()
     assert sorted(log.tasks) == list(range(600)) and log.totals == {1: 600}
     assert log.tasks[3].state == "SUCCESS"
-    pieces = driver.store.list(f"{layout.ATTEMPTS}/{APP}")
+    pieces = driver.store.list(f"{paths.ATTEMPTS}/{APP}")
     assert [entry.name for entry in pieces] == [
         f"{driver.query}.{piece:06d}.jsonl" for piece in (1, 2, 3)
     ]
@@ -201,7 +201,7 @@ def test_a_lease_is_renewed_again_once_storage_is_back(start: Start, driver: Dri
     steward = start()
     steward.send(driver.open())
     wait_for(driver.lease)
-    folder = Path(driver.place.root, layout.LEASES)
+    folder = Path(driver.place.root, paths.LEASES)
     shutil.rmtree(folder)
     folder.write_text("in the way")
     steward.send({"event": "beat"})
@@ -257,7 +257,7 @@ def test_whatever_one_event_is_the_others_are_served(
 
 def test_nothing_is_lost_while_storage_fails(start: Start, driver: Driver, beside: Driver) -> None:
     """A file in the place of the logs' folder: no piece can be written until it is gone."""
-    obstacle = Path(driver.place.root, layout.ATTEMPTS)
+    obstacle = Path(driver.place.root, paths.ATTEMPTS)
     obstacle.write_text("in the way")
     steward = start()
     steward.send(driver.open(), beside.open())

@@ -9,7 +9,7 @@ from steward_process import APP, Driver
 
 from ffq_spark.errors import StoreFailed
 from ffq_spark.exchange.ledger.cancel import request_cancel
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.format.ids import now_ms
 from ffq_spark.format.records import Outcome, QueryRecord
 from ffq_spark.spark import steward as module
@@ -158,7 +158,7 @@ def test_a_look_at_hundreds_of_queries_asks_storage_a_bounded_number_of_times(
         usual = getattr(LocalBackend, name)
 
         def call(self: LocalBackend, path: str, *rest: Any) -> Any:
-            if path.startswith(layout.QUERIES):
+            if path.startswith(paths.QUERIES):
                 calls.append(path)
             return usual(self, path, *rest)
 

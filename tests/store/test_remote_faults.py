@@ -20,7 +20,7 @@ from ffq_spark.errors import StoreFailed
 from ffq_spark.exchange.exchange import Exchange
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.write.batch_write import write_batches
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store
 from ffq_spark.store import remote as remote_module
@@ -207,7 +207,7 @@ def test_a_commit_all_of_whose_puts_lose_their_first_answer_is_one_step(
     assert proxy.struck()["lost"] == len(seen) >= 6
     check(proxied, 1)
     store = Store(proxied.root, proxied.storage_options)
-    assert len(store.list(layout.STEPS)) == 1
+    assert len(store.list(paths.STEPS)) == 1
     assert Ledger(store).roll_forward() == 0
     check(proxied, 1)
 
@@ -219,7 +219,7 @@ def test_a_commit_under_randomly_lost_answers_is_one_step(
     with proxy.faults(Fault("lost", share=0.4, seed=seed)):
         write(proxied, 1, 2)
     check(proxied, 1, 2)
-    assert len(Store(proxied.root, proxied.storage_options).list(layout.STEPS)) == 2
+    assert len(Store(proxied.root, proxied.storage_options).list(paths.STEPS)) == 2
 
 
 # --- each verb --------------------------------------------------------------------------------

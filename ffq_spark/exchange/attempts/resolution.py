@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from ffq_spark.errors import BadOption, CorruptIndex, NoAttempts, NotRegistered
 from ffq_spark.exchange.attempts import stored
 from ffq_spark.exchange.ledger.ledger import Ledger
-from ffq_spark.format import layout
-from ffq_spark.format.layout import AttemptId
+from ffq_spark.format import paths
+from ffq_spark.format.paths import AttemptId
 from ffq_spark.store import Store
 
 RULES = ("registered", "ffq")
@@ -36,7 +36,7 @@ def latest_attempt(
     """
     _check_rule(rule)
     available = available_attempts(store, query, stage, map_task)
-    path = store.url(f"{layout.DATA}/{query}/{stage}/{map_task}")
+    path = store.url(f"{paths.DATA}/{query}/{stage}/{map_task}")
     if rule == "ffq":
         if not available:
             raise NoAttempts("no shuffle attempts found for map task", path=path)
@@ -70,7 +70,7 @@ def resolve(
     if registered is not None:
         return {m: Resolved(a, "named by the step record") for m, a in registered.items()}
     found = {}
-    for map_task in stored.numbers(store, f"{layout.DATA}/{query}/{stage}"):
+    for map_task in stored.numbers(store, f"{paths.DATA}/{query}/{stage}"):
         try:
             attempt = latest_attempt(store, query, stage, map_task, rule)
         except NoAttempts:

@@ -10,8 +10,8 @@ from ffq_spark.exchange.attempts import stored
 from ffq_spark.exchange.attempts.task_log import AttemptLog, SparkTask, read_logs
 from ffq_spark.exchange.ledger.claims import Claim, standing
 from ffq_spark.exchange.ledger.ledger import Ledger
-from ffq_spark.format import layout
-from ffq_spark.format.layout import AttemptId
+from ffq_spark.format import paths
+from ffq_spark.format.paths import AttemptId
 from ffq_spark.format.records import Outcome, OutcomeRecord
 from ffq_spark.store import Store
 
@@ -42,7 +42,7 @@ def attempt_states(store: Store, query: int | None = None) -> Iterator[AttemptSt
     ledger = Ledger(store)
     recorded = ledger.format() is not None
     logs = read_logs(store, query) if recorded else {}
-    there = set(stored.numbers(store, layout.DATA)) | set(logs)
+    there = set(stored.numbers(store, paths.DATA)) | set(logs)
     for number in sorted(there if query is None else there & {query}):
         states = list(_stored(store, ledger, number, recorded))
         yield from sorted(_explained(states, logs.get(number), number), key=_order)
@@ -53,7 +53,7 @@ def _order(state: AttemptState) -> tuple[int, int, int]:
 
 
 def _stored(store: Store, ledger: Ledger, query: int, recorded: bool) -> Iterator[AttemptState]:
-    for stage in stored.numbers(store, f"{layout.DATA}/{query}"):
+    for stage in stored.numbers(store, f"{paths.DATA}/{query}"):
         ids = list(stored.stored_attempts(store, query, stage))
         yield from _recorded(store, ledger, ids) if recorded else _unrecorded(store, ids)
 
@@ -63,7 +63,7 @@ def _recorded(store: Store, ledger: Ledger, ids: Sequence[AttemptId]) -> Iterato
         return
     query, stage = ids[0].query, ids[0].stage
     outcome = ledger.outcome(query)
-    known = store.read_optional(layout.query(query)) is not None
+    known = store.read_optional(paths.query(query)) is not None
     registered = _registered(store, outcome, stage) if outcome else {}
     for id in ids:
         if registered.get(id.map_task) == id.attempt:

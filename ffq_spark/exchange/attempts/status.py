@@ -11,7 +11,7 @@ from ffq_spark.exchange.attempts.task_log import AttemptLog, read_logs
 from ffq_spark.exchange.ledger.cancel import read_cancel
 from ffq_spark.exchange.ledger.claims import Claim, standing
 from ffq_spark.exchange.ledger.ledger import Ledger
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.format.records import Outcome, OutcomeRecord, QueryRecord
 from ffq_spark.store import Store
 
@@ -50,25 +50,25 @@ class QueryStatus:
 
 def query_status(store: Store, query: int) -> QueryStatus:
     """The status of one query."""
-    data = store.read_optional(layout.query(query))
+    data = store.read_optional(paths.query(query))
     if data is None:
-        raise QueryNotFound(f"there is no query {query}", path=store.url(layout.QUERIES))
-    record = QueryRecord.decode(data, store.url(layout.query(query)))
+        raise QueryNotFound(f"there is no query {query}", path=store.url(paths.QUERIES))
+    record = QueryRecord.decode(data, store.url(paths.query(query)))
     return _status(store, record, Ledger(store).outcome(query), read_logs(store, query).get(query))
 
 
 def all_statuses(store: Store) -> list[QueryStatus]:
     """The status of every query that was ever opened, oldest first."""
-    names = (entry.name.removesuffix(".json") for entry in store.list(layout.QUERIES))
-    numbers = sorted(n for n in map(layout.parse_number, names) if n is not None)
+    names = (entry.name.removesuffix(".json") for entry in store.list(paths.QUERIES))
+    numbers = sorted(n for n in map(paths.parse_number, names) if n is not None)
     logs = read_logs(store)
-    opened = store.read_many([layout.query(number) for number in numbers])
-    ended = store.read_many([layout.outcome(number) for number in numbers])
+    opened = store.read_many([paths.query(number) for number in numbers])
+    ended = store.read_many([paths.outcome(number) for number in numbers])
     statuses = []
     for number, query, end in zip(numbers, opened, ended, strict=True):
         if query is not None:
-            record = QueryRecord.decode(query, store.url(layout.query(number)))
-            outcome = OutcomeRecord.decode(end, store.url(layout.outcome(number))) if end else None
+            record = QueryRecord.decode(query, store.url(paths.query(number)))
+            outcome = OutcomeRecord.decode(end, store.url(paths.outcome(number))) if end else None
             statuses.append(_status(store, record, outcome, logs.get(number)))
     return statuses
 
@@ -96,7 +96,7 @@ def _state(
         return _TERMINAL[outcome.outcome], outcome.message
     request = read_cancel(store, record.query)
     message = f"asked to cancel by {request.who}: {request.message}" if request else ""
-    busy = (log and log.tasks) or stored.numbers(store, f"{layout.DATA}/{record.query}")
+    busy = (log and log.tasks) or stored.numbers(store, f"{paths.DATA}/{record.query}")
     return (QueryState.RUNNING if busy else QueryState.QUEUED), message
 
 

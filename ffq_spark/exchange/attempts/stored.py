@@ -22,10 +22,10 @@ from ffq_spark.errors import (
     NotRegistered,
     QueryNotFound,
 )
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.format.index import Chunk, IndexEntry, MapTaskIndex
-from ffq_spark.format.layout import AttemptId
 from ffq_spark.format.manifest import PART_FIELDS, with_file_ends
+from ffq_spark.format.paths import AttemptId
 from ffq_spark.format.records import StepBody
 from ffq_spark.store import Store
 
@@ -38,7 +38,7 @@ CHUNKS_FIELD = pa.field(
 
 def numbers(store: Store, path: str) -> Sequence[int]:
     """The numeric directories below a path, ascending; other names are not FFQ's."""
-    return compact(layout.parse_number(e.name) for e in store.scan(path) if e.is_dir)
+    return compact(paths.parse_number(e.name) for e in store.scan(path) if e.is_dir)
 
 
 def compact(found: Iterable[int | None]) -> Sequence[int]:
@@ -47,7 +47,7 @@ def compact(found: Iterable[int | None]) -> Sequence[int]:
     >>> list(compact([7, None, 3]))
     [3, 7]
     """
-    fits = (number for number in found if number is not None and number <= layout.MAX_ID)
+    fits = (number for number in found if number is not None and number <= paths.MAX_ID)
     ordered = np.fromiter(fits, np.uint64)
     ordered.sort()
     return array("Q", ordered.tobytes())
@@ -57,11 +57,11 @@ def stored_attempts(
     store: Store, query: int, stage: int, map_task: int | None = None
 ) -> Iterator[AttemptId]:
     """Every attempt directory of one stage or map task, ascending."""
-    base = f"{layout.DATA}/{query}/{stage}"
+    base = f"{paths.DATA}/{query}/{stage}"
     for task in numbers(store, base) if map_task is None else [map_task]:
         for attempt in numbers(store, f"{base}/{task}"):
             # FFQ's attempts have 32 bits; a larger number is no attempt to it.
-            if attempt <= layout.MAX_ATTEMPT:
+            if attempt <= paths.MAX_ATTEMPT:
                 yield AttemptId(query, stage, task, attempt)
 
 
@@ -74,7 +74,7 @@ def registered_in(body: StepBody) -> Callable[[str], bool]:
         if len(names) < _ATTEMPT_DEPTH:
             return False
         _, query, stage, map_task, attempt = names[:_ATTEMPT_DEPTH]
-        number = layout.parse_number(map_task)
+        number = paths.parse_number(map_task)
         counts = own.get(number) if number is not None else None
         return (query, stage, attempt) == (str(body.query), str(body.stage), str(counts))
 
@@ -88,7 +88,7 @@ def attempt_directory(path: str) -> str | None:
     ('shuffle/7/0/3/1', None)
     """
     names = path.split("/")
-    inside = len(names) > _ATTEMPT_DEPTH and names[0] == layout.DATA
+    inside = len(names) > _ATTEMPT_DEPTH and names[0] == paths.DATA
     return "/".join(names[:_ATTEMPT_DEPTH]) if inside else None
 
 
@@ -119,9 +119,9 @@ def read_index(store: Store, id: AttemptId) -> MapTaskIndex | None:
 
 def choose_stage(store: Store, query: int | None, stage: int | None) -> tuple[int, int]:
     """The only query and stage there are, or the ones that were asked for."""
-    query = the_only(numbers(store, layout.DATA), query, "query", store.url(layout.DATA))
-    stages = numbers(store, f"{layout.DATA}/{query}")
-    return query, the_only(stages, stage, "stage", store.url(f"{layout.DATA}/{query}"))
+    query = the_only(numbers(store, paths.DATA), query, "query", store.url(paths.DATA))
+    stages = numbers(store, f"{paths.DATA}/{query}")
+    return query, the_only(stages, stage, "stage", store.url(f"{paths.DATA}/{query}"))
 
 
 def the_only(there: Sequence[int], wanted: int | None, name: str, path: str) -> int:
@@ -146,7 +146,7 @@ def select(
     for id in stored_attempts(store, query, stage):
         stored.setdefault(id.map_task, []).append(id)
     if not stored:
-        path = store.url(f"{layout.DATA}/{query}/{stage}")
+        path = store.url(f"{paths.DATA}/{query}/{stage}")
         raise NoAttempts("no shuffle attempts found for map task", path=path)
     return [select_unrecorded(store, ids, attempt) for ids in stored.values()]
 
@@ -210,7 +210,7 @@ def parts_of(indexes: Sequence[MapTaskIndex]) -> pa.Table:
 def _inside(index: MapTaskIndex, entry: IndexEntry) -> str:
     """The file that holds a part; an index may only name files of its own attempt."""
     directory, _, name = entry.file.rpartition("/")
-    if directory != index.id.directory or layout.parse_part(name) is None:
+    if directory != index.id.directory or paths.parse_part(name) is None:
         raise CorruptIndex(f"the index names {entry.file!r}", path=index.id.index_json)
     if entry.packed not in (None, index.id.packed):
         raise CorruptIndex(f"the index names {entry.packed!r}", path=index.id.index_json)

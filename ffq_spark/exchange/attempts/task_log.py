@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.store import Store
 
 Event = Mapping[str, Any]
@@ -33,7 +33,7 @@ class SparkTask:
     @property
     def attempt(self) -> int:
         """The attempt directory that this task writes."""
-        return layout.spark_attempt(self.task)
+        return paths.spark_attempt(self.task)
 
 
 @dataclass
@@ -78,21 +78,21 @@ def write_events(
 ) -> None:
     """Store a piece of a query's log."""
     lines = "".join(json.dumps(event) + "\n" for event in events)
-    store.write(layout.attempt_log(initiator, query, part), [lines.encode()])
+    store.write(paths.attempt_log(initiator, query, part), [lines.encode()])
 
 
 def read_logs(store: Store, query: int | None = None) -> dict[int, AttemptLog]:
     """The logs of all queries, or of one. A line that cannot be read is left out: logs explain."""
-    paths: list[tuple[int, str]] = []
-    for initiator in store.list(layout.ATTEMPTS):
-        folder = f"{layout.ATTEMPTS}/{initiator.name}"
+    files: list[tuple[int, str]] = []
+    for initiator in store.list(paths.ATTEMPTS):
+        folder = f"{paths.ATTEMPTS}/{initiator.name}"
         for entry in store.list(folder):
-            number = layout.parse_number(entry.name.split(".", 1)[0])
+            number = paths.parse_number(entry.name.split(".", 1)[0])
             if number is not None and query in (None, number):
-                paths.append((number, f"{folder}/{entry.name}"))
+                files.append((number, f"{folder}/{entry.name}"))
     logs: dict[int, AttemptLog] = {}
-    pieces = store.read_many([path for _, path in paths])
-    for (number, _), data in zip(paths, pieces, strict=True):
+    pieces = store.read_many([path for _, path in files])
+    for (number, _), data in zip(files, pieces, strict=True):
         log = logs.setdefault(number, AttemptLog())
         for line in (data or b"").splitlines():
             try:

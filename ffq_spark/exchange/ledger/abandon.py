@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ffq_spark.exchange.ledger.cancel import end_unfinished
 from ffq_spark.exchange.ledger.ledger import Ledger
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.format.records import OutcomeRecord, QueryRecord
 from ffq_spark.store import Store
 
@@ -26,7 +26,7 @@ def end_abandoned(store: Store, query: int, given_up_ms: int) -> OutcomeRecord |
     ended = Ledger(store).outcome(query)
     if ended is not None:
         return ended
-    path = layout.query(query)
+    path = paths.query(query)
     data = store.read_optional(path)
     if data is None or QueryRecord.decode(data, store.url(path)).created_at_ms > given_up_ms:
         return None

@@ -8,7 +8,7 @@ import socket
 
 from ffq_spark.errors import QueryEnded, QueryNotFound
 from ffq_spark.exchange.ledger.ledger import Ledger
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.format.ids import now_ms
 from ffq_spark.format.records import CancelRecord, Outcome, OutcomeRecord
 from ffq_spark.store import Store
@@ -33,17 +33,17 @@ def request_cancel(
     ended = Ledger(store).outcome(query)
     if ended is not None:
         raise QueryEnded(f"query {query} has ended already as {ended.outcome.value}")
-    if store.read_optional(layout.query(query)) is None:
-        raise QueryNotFound(f"there is no query {query}", path=store.url(layout.QUERIES))
+    if store.read_optional(paths.query(query)) is None:
+        raise QueryNotFound(f"there is no query {query}", path=store.url(paths.QUERIES))
     record = CancelRecord(query, who or whoami(), code, message, now_ms())
-    if store.create_once(layout.cancel(query), record.encode()):
+    if store.create_once(paths.cancel(query), record.encode()):
         return record
     return read_cancel(store, query) or record
 
 
 def read_cancel(store: Store, query: int) -> CancelRecord | None:
     """The request to end a query, if there is one."""
-    path = layout.cancel(query)
+    path = paths.cancel(query)
     data = store.read_optional(path)
     return None if data is None else CancelRecord.decode(data, store.url(path))
 

@@ -11,7 +11,7 @@ from enum import Enum
 from ffq_spark.errors import CorruptRecord, DuplicateBatch, ExchangeMismatch
 from ffq_spark.exchange.ledger import stream_records
 from ffq_spark.exchange.ledger.compatibility import agree
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.format.records import ExchangeRecord, OutcomeRecord
 from ffq_spark.store import Store
 
@@ -36,11 +36,11 @@ def make(store: Store, outcome: OutcomeRecord) -> None:
 
 def _claim_exchange(store: Store, outcome: OutcomeRecord) -> None:
     """Create the exchange's record if this query is its first; refuse a query that disagrees."""
-    if outcome.exchange is None or store.create_once(layout.EXCHANGE, outcome.exchange.encode()):
+    if outcome.exchange is None or store.create_once(paths.EXCHANGE, outcome.exchange.encode()):
         return
     found = _exchange(store)
     if found is None:
-        path = store.url(layout.EXCHANGE)
+        path = store.url(paths.EXCHANGE)
         raise CorruptRecord("the record exists and cannot be read", path=path)
     agree(found, outcome.exchange, store.url())
 
@@ -77,5 +77,5 @@ def standing(store: Store, outcome: OutcomeRecord) -> Claim:
 
 
 def _exchange(store: Store) -> ExchangeRecord | None:
-    data = store.read_optional(layout.EXCHANGE)
-    return None if data is None else ExchangeRecord.decode(data, store.url(layout.EXCHANGE))
+    data = store.read_optional(paths.EXCHANGE)
+    return None if data is None else ExchangeRecord.decode(data, store.url(paths.EXCHANGE))

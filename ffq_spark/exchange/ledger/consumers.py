@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ffq_spark.errors import BadOption, ExchangeNotFound, StepExpired, StepNotFound
 from ffq_spark.exchange.ledger.step_log import StepLog
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.format.ids import now_ms
 from ffq_spark.format.records import JsonRecord
 from ffq_spark.options import safe_name
@@ -44,27 +44,27 @@ def record_progress(store: Store, consumer: str, step: int) -> None:
     [('dashboard', 7)]
     """
     record = ConsumerRecord(consumer, step, now_ms())
-    store.replace(layout.consumer(consumer), record.encode())
+    store.replace(paths.consumer(consumer), record.encode())
 
 
 def consumers(store: Store) -> list[ConsumerRecord]:
     """Every consumer that has recorded progress."""
-    paths = [f"{layout.CONSUMERS}/{entry.name}" for entry in store.list(layout.CONSUMERS)]
-    pairs = zip(paths, store.read_many(paths), strict=True)
+    files = [f"{paths.CONSUMERS}/{entry.name}" for entry in store.list(paths.CONSUMERS)]
+    pairs = zip(files, store.read_many(files), strict=True)
     found = [ConsumerRecord.decode(data, store.url(path)) for path, data in pairs if data]
     return sorted(found, key=lambda record: record.consumer)
 
 
 def find(store: Store, consumer: str) -> ConsumerRecord | None:
     """How far one consumer has come."""
-    path = layout.consumer(consumer)
+    path = paths.consumer(consumer)
     data = store.read_optional(path) if consumer else None
     return None if data is None else ConsumerRecord.decode(data, store.url(path))
 
 
 def forget(store: Store, consumer: str) -> None:
     """Let retention pass a consumer that will not come back."""
-    store.delete(layout.consumer(_name(consumer)))
+    store.delete(paths.consumer(_name(consumer)))
 
 
 def start_consumer(store: Store, consumer: str, step: int, check: Check) -> None:
@@ -75,7 +75,7 @@ def start_consumer(store: Store, consumer: str, step: int, check: Check) -> None
     >>> find(store, "dashboard").step
     3
     """
-    _record(store, layout.consumer(consumer), ConsumerRecord(consumer, step, now_ms()), check)
+    _record(store, paths.consumer(consumer), ConsumerRecord(consumer, step, now_ms()), check)
 
 
 def hold(store: Store, name: str, step: int) -> HoldRecord:
@@ -88,7 +88,7 @@ def hold(store: Store, name: str, step: int) -> HoldRecord:
         raise StepNotFound(f"there is no step {step}; there are 1 to {last}")
     record = HoldRecord(_name(name), step, now_ms())
     visible = [kept.step for kept in log.visible(step)]
-    _record(store, layout.hold(name), record, lambda: log.refuse_any_expired(visible))
+    _record(store, paths.hold(name), record, lambda: log.refuse_any_expired(visible))
     return record
 
 
@@ -116,15 +116,15 @@ def _record(store: Store, path: str, record: JsonRecord, check: Check) -> None:
 
 def holds(store: Store) -> list[HoldRecord]:
     """Every hold."""
-    paths = [f"{layout.HOLDS}/{entry.name}" for entry in store.list(layout.HOLDS)]
-    pairs = zip(paths, store.read_many(paths), strict=True)
+    files = [f"{paths.HOLDS}/{entry.name}" for entry in store.list(paths.HOLDS)]
+    pairs = zip(files, store.read_many(files), strict=True)
     found = [HoldRecord.decode(data, store.url(path)) for path, data in pairs if data]
     return sorted(found, key=lambda record: record.name)
 
 
 def release(store: Store, name: str) -> None:
     """End a hold."""
-    store.delete(layout.hold(_name(name)))
+    store.delete(paths.hold(_name(name)))
 
 
 def _name(value: str) -> str:

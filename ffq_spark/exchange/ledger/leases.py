@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.format.ids import now_ms
 from ffq_spark.format.records import LeaseRecord, QueryRecord
 from ffq_spark.store import Store
@@ -27,7 +27,7 @@ UNLEASED_MS = 24 * 3600 * 1000
 def renew(store: Store, initiator: str, seconds: int) -> None:
     """Say that an initiator is alive."""
     record = LeaseRecord(initiator, seconds, now_ms())
-    store.replace(layout.lease(initiator), record.encode())
+    store.replace(paths.lease(initiator), record.encode())
 
 
 @contextmanager
@@ -58,12 +58,12 @@ def kept(renewed: Callable[[], None], seconds: int) -> Iterator[None]:
 
 def release(store: Store, initiator: str) -> None:
     """Say that an initiator has nothing more to do."""
-    store.delete(layout.lease(initiator))
+    store.delete(paths.lease(initiator))
 
 
 def read(store: Store, initiator: str) -> LeaseRecord | None:
     """An initiator's lease, if it has one."""
-    path = layout.lease(initiator)
+    path = paths.lease(initiator)
     data = store.read_optional(path)
     return None if data is None else LeaseRecord.decode(data, store.url(path))
 

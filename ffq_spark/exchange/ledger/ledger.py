@@ -31,10 +31,10 @@ from ffq_spark.errors import (
 from ffq_spark.exchange.ledger import claims
 from ffq_spark.exchange.ledger.compatibility import agree
 from ffq_spark.exchange.ledger.step_log import StepLog
-from ffq_spark.format import layout, manifest
+from ffq_spark.format import manifest, paths
 from ffq_spark.format.digest import Digest
 from ffq_spark.format.ids import new_query, now_ms
-from ffq_spark.format.layout import AttemptId
+from ffq_spark.format.paths import AttemptId
 from ffq_spark.format.records import (
     ExchangeRecord,
     FormatRecord,
@@ -75,19 +75,19 @@ class Ledger:
 
     def exchange(self) -> ExchangeRecord | None:
         """The exchange's record, or None before the first commit."""
-        data = self._founding(layout.EXCHANGE)
-        path = self._store.url(layout.EXCHANGE)
+        data = self._founding(paths.EXCHANGE)
+        path = self._store.url(paths.EXCHANGE)
         return None if data is None else ExchangeRecord.decode(data, path)
 
     def format(self) -> FormatRecord | None:
         """The format's record, or None where this product never wrote."""
-        data = self._founding(layout.FORMAT)
-        return None if data is None else FormatRecord.decode(data, self._store.url(layout.FORMAT))
+        data = self._founding(paths.FORMAT)
+        return None if data is None else FormatRecord.decode(data, self._store.url(paths.FORMAT))
 
     def _founding(self, path: str) -> bytes | None:
         """A record that is older than the first step: it cannot be missing where steps are."""
         data = self._store.read_optional(path)
-        if data is None and self._store.list(layout.STEPS):
+        if data is None and self._store.list(paths.STEPS):
             data = self._store.read_optional(path)
             if data is None:
                 raise CorruptRecord("the record is missing", path=self._store.url(path))
@@ -109,25 +109,25 @@ class Ledger:
         while True:
             number = new_query() if query is None else query
             record = QueryRecord(number, initiator, stage, mode, now_ms(), lease_seconds)
-            if self._store.create_once(layout.query(number), record.encode()):
+            if self._store.create_once(paths.query(number), record.encode()):
                 return record
             if query is not None:
-                path = self._store.url(layout.query(number))
+                path = self._store.url(paths.query(number))
                 raise QueryExists(f"query {query} is taken", path=path)
 
     def open(self, record: QueryRecord) -> None:
         """Open a query whose record was made elsewhere; each of its tasks may be the first."""
-        data, path = record.encode(), layout.query(record.query)
+        data, path = record.encode(), paths.query(record.query)
         if not self._store.create_once(path, data) and self._store.read(path) != data:
             raise QueryExists(f"query {record.query} is taken", path=self._store.url(path))
 
     def ensure_format(self) -> None:
         """Write down what the store can do, before the first record that relies on it."""
-        path = self._store.url(layout.FORMAT)
+        path = self._store.url(paths.FORMAT)
         found = self.format()
         if found is None:
             proposal = FormatRecord(create_once=self._store.probe_create_once())
-            self._store.create_once(layout.FORMAT, proposal.encode())
+            self._store.create_once(paths.FORMAT, proposal.encode())
             found = self.format() or proposal
         found.check_writer(path)
 
@@ -167,13 +167,13 @@ class Ledger:
             step=body,
             exchange=proposal if found is None else None,
         )
-        self._store.create_once(layout.pending(query.query), b"{}\n")
+        self._store.create_once(paths.pending(query.query), b"{}\n")
         self._decide(record)
         return self.confirm(record)
 
     def _decide(self, record: OutcomeRecord) -> None:
         """Create the outcome; raise only if it is known that this one never will be."""
-        path = layout.outcome(record.query)
+        path = paths.outcome(record.query)
         failure: StoreFailed | None = None
         try:
             if self._store.create_once(path, record.encode()):
@@ -196,7 +196,7 @@ class Ledger:
         if failure is not None:
             return failure
         how = ended.outcome.value if ended else "unknown"
-        path = self._store.url(layout.outcome(query))
+        path = self._store.url(paths.outcome(query))
         return Fenced(f"query {query} has ended already as {how}", path=path)
 
     def settle(self, query: int, error: FfqError) -> OutcomeRecord:
@@ -235,7 +235,7 @@ class Ledger:
     def _drop_marker(self, query: int) -> None:
         """Delete the marker of a commit that is over, if storage lets: it only costs time."""
         try:
-            self._store.delete(layout.pending(query))
+            self._store.delete(paths.pending(query))
         except StoreFailed as error:
             logger.info("the marker of query %d stays: %s", query, error)
 
@@ -249,7 +249,7 @@ class Ledger:
             if output.id.map_task in attempts:
                 raise BadCommit(f"two messages of map task {output.id.map_task}")
             attempts[output.id.map_task] = output.id.attempt
-        path = layout.manifest(query.query)
+        path = paths.manifest(query.query)
         table = manifest.join([manifest.decode(o.manifest, path) for o in outputs], stats)
         data = manifest.encode(table)
         if not self._store.create_once(path, data):
@@ -271,7 +271,7 @@ class Ledger:
 
     def outcome(self, query: int) -> OutcomeRecord | None:
         """How a query ended, or None while it has not."""
-        path = layout.outcome(query)
+        path = paths.outcome(query)
         data = self._store.read_optional(path)
         return None if data is None else OutcomeRecord.decode(data, self._store.url(path))
 
@@ -281,11 +281,11 @@ class Ledger:
         """End a query without a step. What ended it first stays; that record is returned."""
         nonce = secrets.token_hex(8)
         record = OutcomeRecord(query, outcome, now_ms(), nonce, message, code, who)
-        if self._store.create_once(layout.outcome(query), record.encode()):
+        if self._store.create_once(paths.outcome(query), record.encode()):
             return record
         ended = self.outcome(query)
         if ended is None:
-            path = self._store.url(layout.outcome(query))
+            path = self._store.url(paths.outcome(query))
             raise CorruptRecord("the outcome exists and cannot be read", path=path)
         return ended
 
@@ -300,8 +300,8 @@ class Ledger:
     def roll_forward(self) -> int:
         """Publish what was committed by processes that died before they could; how many."""
         published = 0
-        for entry in self._store.list(layout.PENDING):
-            query = layout.parse_number(entry.name.removesuffix(".json"))
+        for entry in self._store.list(paths.PENDING):
+            query = paths.parse_number(entry.name.removesuffix(".json"))
             outcome = None if query is None else self.outcome(query)
             if outcome is None:
                 continue

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ffq_spark.errors import CorruptRecord
-from ffq_spark.format import layout, manifest
+from ffq_spark.format import manifest, paths
 from ffq_spark.format.manifest import PART_FIELDS
 from ffq_spark.format.payload import checksum
 from ffq_spark.format.records import StepBody, StepRecord
@@ -55,7 +55,7 @@ class Span(NamedTuple):
     def path(self) -> str:
         """A step's own record, or a checkpoint."""
         size, last = self
-        return layout.step(last) if size == 1 else layout.checkpoint(size, last)
+        return paths.step(last) if size == 1 else paths.checkpoint(size, last)
 
     def smaller(self, first: int) -> Iterator[Span]:
         """What holds the same steps in smaller files, as far as they are wanted."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ffq_spark.errors import StepNotFound
 from ffq_spark.exchange.ledger.step_log import StepLog
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.format.ids import now_ms
 from ffq_spark.format.records import JsonRecord
 from ffq_spark.store import Store
@@ -37,26 +37,26 @@ def pause(store: Store, at: int | None = None) -> int:
     (1, 1)
     >>> exchange.resume()
     """
-    store.create_once(layout.PAUSE, b"{}\n")
+    store.create_once(paths.PAUSE, b"{}\n")
     last = StepLog(store).last_number()
     step = last if at is None else at
     if step < max(last, 1):
         if _step(store) is None:
             resume(store)
         raise StepNotFound(f"streams cannot rest at step {step}; the newest is {last}")
-    store.create_once(layout.PAUSE_STEP, PauseRecord(step, now_ms()).encode())
+    store.create_once(paths.PAUSE_STEP, PauseRecord(step, now_ms()).encode())
     return _step(store) or step
 
 
 def resume(store: Store) -> None:
     """Let streams go on. The step goes first: one that is left could hold back a later pause."""
-    store.delete(layout.PAUSE_STEP)
-    store.delete(layout.PAUSE)
+    store.delete(paths.PAUSE_STEP)
+    store.delete(paths.PAUSE)
 
 
 def paused_at(store: Store) -> int | None:
     """The step at which streams rest, if there is a pause; 0 while it is being decided."""
-    return None if store.read_optional(layout.PAUSE) is None else _step(store) or 0
+    return None if store.read_optional(paths.PAUSE) is None else _step(store) or 0
 
 
 def resting_place(store: Store, start: int, latest: int) -> int:
@@ -66,5 +66,5 @@ def resting_place(store: Store, start: int, latest: int) -> int:
 
 
 def _step(store: Store) -> int | None:
-    data = store.read_optional(layout.PAUSE_STEP)
-    return None if data is None else PauseRecord.decode(data, store.url(layout.PAUSE_STEP)).step
+    data = store.read_optional(paths.PAUSE_STEP)
+    return None if data is None else PauseRecord.decode(data, store.url(paths.PAUSE_STEP)).step

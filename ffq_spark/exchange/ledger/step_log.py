@@ -27,7 +27,7 @@ from ffq_spark.exchange.ledger.log_checkpoint import (
     cover,
     ending_at,
 )
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.format.records import NewestRecord, OutcomeRecord, StepBody, StepRecord
 from ffq_spark.store import Store
 
@@ -94,9 +94,9 @@ class StepLog:
         return (self._search(hint) if hint else 0) or self._last_listed()
 
     def _hint(self) -> int:
-        data = self._store.read_optional(layout.NEWEST)
+        data = self._store.read_optional(paths.NEWEST)
         try:
-            number = NewestRecord.decode(data, layout.NEWEST).step if data else 0
+            number = NewestRecord.decode(data, paths.NEWEST).step if data else 0
         except CorruptRecord:
             return 0
         return number if 0 < number < 1 << 63 else 0
@@ -111,7 +111,7 @@ class StepLog:
                 probes = [*range(low + stride, high, stride), high + 1]
             else:
                 probes = [low + stride * i for i in range(_PROBES + 1)]
-            files = self._store.read_many([layout.step(number) for number in probes])
+            files = self._store.read_many([paths.step(number) for number in probes])
             there = [number for number, data in zip(probes, files, strict=True) if data is not None]
             if not there and not high:
                 return 0
@@ -121,7 +121,7 @@ class StepLog:
         return low
 
     def _last_listed(self) -> int:
-        names = (layout.parse_step(entry.name) for entry in self._store.list(layout.STEPS))
+        names = (paths.parse_step(entry.name) for entry in self._store.list(paths.STEPS))
         listed = {number for number in names if number is not None}
         last = max(listed, default=0)
         # A listing that was read while steps were added may miss one that a later page shows; one
@@ -137,7 +137,7 @@ class StepLog:
         """The records of these steps, in their order; those of a range from checkpoints."""
         if isinstance(numbers, range) and numbers.step == 1 and len(numbers) > 1:
             return Steps(self._between(numbers[0], numbers[-1]))
-        found = self._store.read_many([layout.step(number) for number in numbers])
+        found = self._store.read_many([paths.step(number) for number in numbers])
         return [self._decode(n, data) for n, data in zip(numbers, found, strict=True)]
 
     def _between(self, first: int, last: int) -> list[StepRecord | Checkpoint]:
@@ -185,17 +185,17 @@ class StepLog:
             for position in np.flatnonzero(version.bases() != base):
                 other = version[int(position)]
                 message = f"it begins at step {base}, step {other.step} at {other.base}"
-                raise CorruptRecord(message, path=self._store.url(layout.step(number)))
+                raise CorruptRecord(message, path=self._store.url(paths.step(number)))
             pieces[:0] = version.pieces
             # The first of all restores nothing, and to look at it would open a checkpoint.
             number = version[0].body.restores if base > 1 else 0
             if number >= base:
-                path = self._store.url(layout.step(base))
+                path = self._store.url(paths.step(base))
                 raise CorruptRecord(f"step {base} restores step {number}", path=path)
         return Steps(pieces)
 
     def _decode(self, number: int, data: bytes | None) -> StepRecord:
-        path = layout.step(number)
+        path = paths.step(number)
         if data is None:
             raise StepNotFound(f"there is no step {number}", path=self._store.url(path))
         record = StepRecord.decode(data, self._store.url(path))
@@ -207,7 +207,7 @@ class StepLog:
     def find(self, outcome: OutcomeRecord) -> StepRecord | None:
         """The step of a committed query, or None while it has none."""
         number = outcome.after
-        while (data := self._store.read_optional(layout.step(number := number + 1))) is not None:
+        while (data := self._store.read_optional(paths.step(number := number + 1))) is not None:
             record = self._decode(number, data)
             if record.body.query == outcome.query:
                 return record
@@ -215,7 +215,7 @@ class StepLog:
 
     def refuse_expired(self, number: int) -> None:
         """Say of a step whose files are missing that they were removed, if they were."""
-        path = layout.expired(number)
+        path = paths.expired(number)
         if self._store.read_optional(path) is not None:
             message = f"the data of step {number} was removed after its retention"
             raise StepExpired(message, path=self._store.url(path))
@@ -241,7 +241,7 @@ class StepLog:
 
     def expired(self) -> set[int]:
         """The steps whose data may have been removed."""
-        names = (layout.parse_step(entry.name) for entry in self._store.list(layout.EXPIRED))
+        names = (paths.parse_step(entry.name) for entry in self._store.list(paths.EXPIRED))
         return {number for number in names if number is not None}
 
     def publish(self, outcome: OutcomeRecord) -> StepRecord:
@@ -250,7 +250,7 @@ class StepLog:
         last = self.read(outcome.after) if outcome.after else None
         while True:
             record = StepRecord.following(last, body)
-            if self._store.create_once(layout.step(record.step), record.encode()):
+            if self._store.create_once(paths.step(record.step), record.encode()):
                 return record
             last = self.read(record.step)
             if last.body.query == body.query:
@@ -265,7 +265,7 @@ class StepLog:
         if not completed:
             return
         try:
-            self._store.replace(layout.NEWEST, NewestRecord(number).encode())
+            self._store.replace(paths.NEWEST, NewestRecord(number).encode())
             # Whoever should have written the ones before may have died.
             for spans in (ending_at(completed[0].first - 1), completed):
                 # Where one is too large to be made, so are the larger ones.

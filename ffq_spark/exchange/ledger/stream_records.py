@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import count
 
 from ffq_spark.errors import CorruptRecord, StreamOwned
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.format.ids import now_ms
 from ffq_spark.format.records import BatchRecord, OwnerRecord, StreamBatch
 from ffq_spark.store import Store
@@ -26,7 +26,7 @@ def owners(store: Store, stream: str) -> list[OwnerRecord]:
     """
     found: list[OwnerRecord] = []
     for epoch in count(1):
-        path = layout.stream_owner(stream, epoch)
+        path = paths.stream_owner(stream, epoch)
         data = store.read_optional(path)
         if data is None:
             break
@@ -47,11 +47,11 @@ def own(
         if present is not None and present.owner == owner:
             return next(record for record in there if record.owner == owner)
         if present is not None and not takeover:
-            path = store.url(layout.stream_owner(stream, present.epoch))
+            path = store.url(paths.stream_owner(stream, present.epoch))
             message = f"stream {stream} belongs to {present.owner}, and this is {owner}"
             raise StreamOwned(message, path=path, option="streamId")
         record = OwnerRecord(stream, len(there) + 1, owner, batch, now_ms())
-        store.create_once(layout.stream_owner(stream, record.epoch), record.encode())
+        store.create_once(paths.stream_owner(stream, record.epoch), record.encode())
 
 
 def find(store: Store, stream: str, owner: str, batch: int) -> BatchRecord | None:
@@ -64,7 +64,7 @@ def find(store: Store, stream: str, owner: str, batch: int) -> BatchRecord | Non
 
 def read(store: Store, stream: str, epoch: int, batch: int) -> BatchRecord | None:
     """Read the record of a batch by the epoch that records its owner's batches."""
-    path = layout.stream_batch(stream, epoch, batch)
+    path = paths.stream_batch(stream, epoch, batch)
     data = store.read_optional(path)
     return None if data is None else BatchRecord.decode(data, store.url(path))
 
@@ -72,7 +72,7 @@ def read(store: Store, stream: str, epoch: int, batch: int) -> BatchRecord | Non
 def claim(store: Store, query: int, batch: StreamBatch) -> bool:
     """Make a committed query a stream's batch; whether it is, now or since an earlier call."""
     record = BatchRecord(query, batch.rows, batch.hash_sum, batch.hash_xor)
-    path = layout.stream_batch(batch.stream, batch.epoch, batch.batch)
+    path = paths.stream_batch(batch.stream, batch.epoch, batch.batch)
     if store.create_once(path, record.encode()):
         return True
     there = read(store, batch.stream, batch.epoch, batch.batch)

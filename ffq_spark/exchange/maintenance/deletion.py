@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from ffq_spark.exchange.attempts import stored
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.store import Directory, Store
 
 _PAGE = 1000
 _PROBLEMS = 1000
 # An attempt without its index is taken for one under way: the index goes last, so that whoever
 # comes after a crash finishes the work.
-_ORDER = {layout.INDEX_BIN: 1, layout.INDEX_JSON: 2}
+_ORDER = {paths.INDEX_BIN: 1, paths.INDEX_JSON: 2}
 
 OnRemoved = Callable[[str], None]
 

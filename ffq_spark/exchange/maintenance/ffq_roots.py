@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from ffq_spark.errors import CorruptIndex
 from ffq_spark.exchange.attempts import stored
 from ffq_spark.exchange.maintenance.deletion import GcReport
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.format.index import MapTaskIndex
-from ffq_spark.format.layout import AttemptId
+from ffq_spark.format.paths import AttemptId
 from ffq_spark.store import Store
 
 MapTaskId = tuple[int, int, int]
@@ -49,16 +49,16 @@ def stale_without_records(
 def map_tasks(store: Store, queries: Sequence[int]) -> Iterator[MapTaskId]:
     """Every map task of every stage, ascending."""
     for query in queries:
-        for stage in stored.numbers(store, f"{layout.DATA}/{query}"):
-            for map_task in stored.numbers(store, f"{layout.DATA}/{query}/{stage}"):
+        for stage in stored.numbers(store, f"{paths.DATA}/{query}"):
+            for map_task in stored.numbers(store, f"{paths.DATA}/{query}/{stage}"):
                 yield query, stage, map_task
 
 
 def _newest_first(store: Store, task: MapTaskId) -> Iterator[AttemptId]:
     query, stage, map_task = task
-    numbers = stored.numbers(store, f"{layout.DATA}/{query}/{stage}/{map_task}")
+    numbers = stored.numbers(store, f"{paths.DATA}/{query}/{stage}/{map_task}")
     for attempt in reversed(numbers):
-        if attempt <= layout.MAX_ATTEMPT:
+        if attempt <= paths.MAX_ATTEMPT:
             yield AttemptId(query, stage, map_task, attempt)
 
 

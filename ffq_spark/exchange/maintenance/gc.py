@@ -25,7 +25,7 @@ from ffq_spark.exchange.maintenance.deletion import GcReport, OnRemoved, Removal
 from ffq_spark.exchange.maintenance.ffq_roots import map_tasks, stale_by_ffq, stale_without_records
 from ffq_spark.exchange.maintenance.recheck import Settled
 from ffq_spark.exchange.maintenance.versions import release_finished
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.format.ids import query_time_ms
 from ffq_spark.format.records import Outcome, OutcomeRecord, QueryRecord, StepBody
 from ffq_spark.store import Directory, Store
@@ -75,7 +75,7 @@ def collect(
     report = GcReport(dry_run)
     removal = Removal(store, report, on_removed)
     sweep = _Sweep(store, ttl_ms, trusted_now_ms(store) if now is None else now, report, removal)
-    queries = stored.numbers(store, layout.DATA)
+    queries = stored.numbers(store, paths.DATA)
     if _has_records(store):
         if rule == "ffq":
             message = "FFQ's rule could remove what a step has registered; this root has records"
@@ -90,7 +90,7 @@ def collect(
 def _has_records(store: Store) -> bool:
     # The format's record precedes all others, so it is looked for after them.
     opened, _ = _queries(store)
-    path = store.url(layout.FORMAT)
+    path = store.url(paths.FORMAT)
     format = Ledger(store).format()
     if format is not None:
         format.check_writer(path)
@@ -173,7 +173,7 @@ class _Sweep:
         outcome = self._ledger.end(query, Outcome.LOST, message, code="FFQ_LOST")
         # A commit that came first still needs its marker: it may not be published yet.
         if outcome.outcome is Outcome.LOST:
-            self._store.delete(layout.pending(query))
+            self._store.delete(paths.pending(query))
             self._report.fenced.append(query)
         return outcome
 
@@ -186,7 +186,7 @@ class _Sweep:
             return
         before = self._report.files
         is_registered = stored.registered_in(outcome.step)
-        directory = f"{layout.DATA}/{outcome.query}"
+        directory = f"{paths.DATA}/{outcome.query}"
         self._removal.remove(self._store.tree(directory, skip=is_registered))
         if claim is Claim.WON and self._report.files == before:
             self._settled.add(outcome.query, outcome.at_ms)
@@ -195,7 +195,7 @@ class _Sweep:
         """Data of a query that nobody opened: its record precedes all that it writes."""
         made = query_time_ms(query)
         if not _EARLIEST_MS < made <= self._now:
-            path = self._store.url(f"{layout.DATA}/{query}")
+            path = self._store.url(f"{paths.DATA}/{query}")
             self._report.add_problem(f"query {query}: not written by this product ({path})")
         elif self._is_old(made):
             self._remove_query(query)
@@ -205,8 +205,8 @@ class _Sweep:
 
     def _remove_query(self, query: int) -> None:
         """All that a query without a step has left."""
-        self._removal.remove(self._store.tree(f"{layout.DATA}/{query}"))
-        manifest = layout.manifest(query)
+        self._removal.remove(self._store.tree(f"{paths.DATA}/{query}"))
+        manifest = paths.manifest(query)
         data = self._store.read_optional(manifest)
         if data is not None:
             self._removal.remove_file(manifest, len(data))
@@ -219,7 +219,7 @@ class _Sweep:
         # step or to go back to it sees the marker, or is seen by the second look.
         if not self._report.dry_run:
             for step in steps:
-                self._store.create_once(layout.expired(step.step), b"{}\n")
+                self._store.create_once(paths.expired(step.step), b"{}\n")
             marked = {step.step for step in steps}
             expirable = retention.expirable_steps(self._store, before)
             steps = [step for step in expirable if step.step in marked]
@@ -236,15 +236,15 @@ class _Sweep:
         def is_stale(directory: str) -> bool:
             return stored.is_in_attempt(directory) and not is_registered(directory)
 
-        for directory in self._store.tree(f"{layout.DATA}/{body.query}", skip=is_stale):
+        for directory in self._store.tree(f"{paths.DATA}/{body.query}", skip=is_stale):
             own = is_registered(directory.path)
             yield directory if own else Directory(directory.path, [])
 
     def _is_live(self, path: str) -> bool:
         """Whether a file is of a query that has not ended: an upload may take longer than a TTL."""
-        name = path.removeprefix(f"{layout.MANIFESTS}/").removeprefix(f"{layout.DATA}/")
-        query = layout.parse_number(name.partition("/")[0].removesuffix(".arrow"))
-        if query is None or self._store.read_optional(layout.query(query)) is None:
+        name = path.removeprefix(f"{paths.MANIFESTS}/").removeprefix(f"{paths.DATA}/")
+        query = paths.parse_number(name.partition("/")[0].removesuffix(".arrow"))
+        if query is None or self._store.read_optional(paths.query(query)) is None:
             return False
         # A query that has only just been fenced by a dry run still has no outcome.
         return query not in self._report.fenced and self._ledger.outcome(query) is None
@@ -257,7 +257,7 @@ class _Sweep:
             self._report.leftovers += self._store.remove_leftovers(
                 before, dry_run=dry_run, spared=self._is_live
             )
-        for entry in self._store.list(layout.LEASES):
+        for entry in self._store.list(paths.LEASES):
             with self._reported(f"lease {entry.name}"):
                 initiator = entry.name.removesuffix(".json")
                 lease = leases.read(self._store, initiator)
@@ -270,18 +270,18 @@ class _Sweep:
 def _queries(store: Store) -> tuple[Sequence[int], Sequence[int]]:
     """The queries that were opened, and those that have ended."""
     opened, ended = array("Q"), array("Q")
-    for entry in store.scan(layout.QUERIES):
+    for entry in store.scan(paths.QUERIES):
         name, _, kind = entry.name.removesuffix(".json").partition(".")
-        number = layout.parse_number(name)
-        if number is not None and number <= layout.MAX_ID and kind in ("", "outcome"):
+        number = paths.parse_number(name)
+        if number is not None and number <= paths.MAX_ID and kind in ("", "outcome"):
             (ended if kind else opened).append(number)
     return stored.compact(opened), stored.compact(ended)
 
 
 def _manifests(store: Store) -> Sequence[int]:
     """The queries that have a manifest."""
-    names = (entry.name.removesuffix(".arrow") for entry in store.scan(layout.MANIFESTS))
-    return stored.compact(layout.parse_number(name) for name in names)
+    names = (entry.name.removesuffix(".arrow") for entry in store.scan(paths.MANIFESTS))
+    return stored.compact(paths.parse_number(name) for name in names)
 
 
 def _array(queries: Sequence[int]) -> NDArray[np.uint64]:
@@ -289,5 +289,5 @@ def _array(queries: Sequence[int]) -> NDArray[np.uint64]:
 
 
 def _record(store: Store, query: int) -> QueryRecord:
-    path = layout.query(query)
+    path = paths.query(query)
     return QueryRecord.decode(store.read(path), store.url(path))

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.store import Store
 
 # Before this age, every collection looks.
@@ -63,11 +63,11 @@ class Settled:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, _SCHEMA) as writer:
             writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
-        self._store.replace(layout.SETTLED, sink.getvalue().to_pybytes())
+        self._store.replace(paths.SETTLED, sink.getvalue().to_pybytes())
 
 
 def _read(store: Store) -> Columns:
-    data = store.read_optional(layout.SETTLED)
+    data = store.read_optional(paths.SETTLED)
     table = _SCHEMA.empty_table()
     if data is not None:
         # Damaged: everything is looked at, and the file is written anew.

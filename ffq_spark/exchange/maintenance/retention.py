@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from ffq_spark.exchange.ledger import consumers
 from ffq_spark.exchange.ledger.step_log import StepLog
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.format.records import StepRecord
 from ffq_spark.store import Store
 
@@ -30,7 +30,7 @@ def expirable_steps(store: Store, before: int) -> Iterator[StepRecord]:
     steps = log.read_many(log.numbers())
     read_by_all = min(progress, default=len(steps))
     # A step's manifest is removed last: one without has expired already.
-    there = {f"{layout.MANIFESTS}/{entry.name}" for entry in store.list(layout.MANIFESTS)}
+    there = {f"{paths.MANIFESTS}/{entry.name}" for entry in store.list(paths.MANIFESTS)}
     first_of = {step.version: step for step in reversed(steps)}
     over = {
         version

@@ -15,7 +15,7 @@ from ffq_spark.exchange.compute.sorting import check_sorted
 from ffq_spark.exchange.read.column_ranges import check_directory
 from ffq_spark.exchange.read.parts import Part, decode_part, fetch_part
 from ffq_spark.exchange.scan.snapshot import READ_SCHEMA, Snapshot
-from ffq_spark.format.layout import AttemptId
+from ffq_spark.format.paths import AttemptId
 from ffq_spark.format.payload import Decoder
 from ffq_spark.format.records import ExchangeRecord
 from ffq_spark.store import Store

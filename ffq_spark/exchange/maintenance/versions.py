@@ -16,7 +16,7 @@ from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.ledger.step_log import StepLog
 from ffq_spark.exchange.scan.snapshot import take_snapshot
 from ffq_spark.exchange.write.batch_write import new_initiator
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.format.records import Outcome, StepRecord
 from ffq_spark.options import ReadOptions
 from ffq_spark.store import Store
@@ -118,7 +118,7 @@ def _release(store: Store, hold: str) -> None:
 def release_finished(store: Store, ledger: Ledger) -> None:
     """Release the holds of rollbacks that died: a published one keeps its steps by itself."""
     for hold in consumers.holds(store):
-        query = layout.parse_number(hold.name.removeprefix(_HOLD))
+        query = paths.parse_number(hold.name.removeprefix(_HOLD))
         if not hold.name.startswith(_HOLD) or query is None:
             continue
         outcome = ledger.outcome(query)

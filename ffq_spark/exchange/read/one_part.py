@@ -14,8 +14,8 @@ from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.ledger.log_checkpoint import committed_parts
 from ffq_spark.exchange.read.parts import Part
 from ffq_spark.format.index import MapTaskIndex
-from ffq_spark.format.layout import AttemptId
 from ffq_spark.format.manifest import with_file_ends
+from ffq_spark.format.paths import AttemptId
 from ffq_spark.format.records import StepBody
 from ffq_spark.store import Store
 

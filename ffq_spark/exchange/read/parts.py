@@ -13,7 +13,7 @@ from ffq_spark.errors import CorruptPart, CorruptRecord
 from ffq_spark.exchange.ledger.step_log import StepLog
 from ffq_spark.exchange.read.column_ranges import ColumnRanges, Selection
 from ffq_spark.exchange.read.ranges import Range, join_ranges
-from ffq_spark.format import layout, payload
+from ffq_spark.format import paths, payload
 from ffq_spark.format.chunks import check_chunks
 from ffq_spark.format.conform import conform
 from ffq_spark.format.index import Chunk
@@ -188,7 +188,7 @@ def _fetch_range(store: Store, range: Range) -> pa.Buffer:
 def fetch_range(store: Store, file: str, start: int, length: int, step: int | None) -> pa.Buffer:
     """Bytes of a file that holds parts of a step; the file's absence is explained."""
     path = store.url(file)
-    if not layout.is_data(file):
+    if not paths.is_data(file):
         raise CorruptRecord("a part outside the exchange's data", path=path)
     try:
         return store.read_range(file, start, length)

@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from ffq_spark.errors import Replaced
 from ffq_spark.exchange.ledger.step_log import StepLog
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.format.records import StepRecord
 from ffq_spark.options import ReadOptions
 
@@ -55,7 +55,7 @@ def steps_between(log: StepLog, start: int, end: int, options: ReadOptions) -> S
             found += log.visible(step.step)
         elif options.on_replace == "fail":
             message = f"step {step.step} replaces the steps that were read before it"
-            raise Replaced(message, path=layout.step(step.step), option="onReplace")
+            raise Replaced(message, path=paths.step(step.step), option="onReplace")
     return found
 
 

@@ -25,7 +25,7 @@ from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.ledger.log_checkpoint import PARTS_SCHEMA, Checkpoint, step_parts
 from ffq_spark.exchange.ledger.step_log import StepLog, Steps
 from ffq_spark.exchange.read.part_schema import part_schema
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.format.manifest import ENDS_FILE, with_file_ends
 from ffq_spark.format.records import ExchangeRecord, Outcome, StepRecord
 from ffq_spark.options import ReadOptions
@@ -149,11 +149,11 @@ def take_snapshot(store: Store, options: ReadOptions, newest: int | None = None)
     format = ledger.format()
     if format is None:
         # The format's record precedes all data of ours, so it is looked for after the data.
-        queries = stored.numbers(store, layout.DATA)
+        queries = stored.numbers(store, paths.DATA)
         format = ledger.format()
         if format is None:
             return _unrecorded(store, options, queries)
-    format.check_reader(store.url(layout.FORMAT))
+    format.check_reader(store.url(paths.FORMAT))
     if options.query is not None:
         return _one_query(store, ledger, options)
     if options.attempt != "registered":
@@ -218,7 +218,7 @@ def _unrecorded(store: Store, options: ReadOptions, queries: Sequence[int]) -> S
         raise ExchangeNotFound(f"there is no exchange at {store.url()}")
     if options.steps or options.as_of_step is not None:
         raise BadOption("this root has no step log; FFQ wrote it", option="steps")
-    query = stored.the_only(queries, options.query, "query", store.url(layout.DATA))
+    query = stored.the_only(queries, options.query, "query", store.url(paths.DATA))
     query, stage = stored.choose_stage(store, query, options.stage)
     raw = _raw(store, query, stage, options.attempt, None)
     return Snapshot(store, _guess(store, raw), (), raw)

@@ -20,7 +20,7 @@ from ffq_spark.format.conform import conform
 from ffq_spark.format.digest import Digest
 from ffq_spark.format.ids import now_ms
 from ffq_spark.format.index import IndexEntry, MapTaskIndex
-from ffq_spark.format.layout import AttemptId
+from ffq_spark.format.paths import AttemptId
 from ffq_spark.format.payload import Codec, PartEncoder, PartTotals, Piece
 from ffq_spark.format.records import ExchangeRecord
 from ffq_spark.store import Store

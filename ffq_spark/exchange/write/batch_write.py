@@ -14,7 +14,7 @@ from ffq_spark.exchange.ledger.ledger import AttemptOutput, Ledger
 from ffq_spark.exchange.write.attempt_writer import write_attempt
 from ffq_spark.exchange.write.job import WriteJob, check_columns
 from ffq_spark.exchange.write.stream_write import BATCH_WRITES, Delivery, commit_batch
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.format.conform import plain
 from ffq_spark.format.ids import new_query
 from ffq_spark.format.records import ExchangeRecord, StepRecord
@@ -72,7 +72,7 @@ def prepare(
     format = ledger.format()
     existing = None
     if format is not None:
-        format.check_writer(store.url(layout.FORMAT))
+        format.check_writer(store.url(paths.FORMAT))
         existing = ledger.exchange()
     return propose(options, schema, spark_schema, existing, store.url())
 

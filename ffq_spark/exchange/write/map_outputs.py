@@ -23,9 +23,9 @@ from ffq_spark.exchange.read.bounded import Limits, read_large_part
 from ffq_spark.exchange.read.part_file import Checked, check_part
 from ffq_spark.exchange.read.parts import Part, validate
 from ffq_spark.exchange.write.job import WriteJob
-from ffq_spark.format import layout, manifest
+from ffq_spark.format import manifest, paths
 from ffq_spark.format.digest import Digest
-from ffq_spark.format.layout import AttemptId
+from ffq_spark.format.paths import AttemptId
 from ffq_spark.format.payload import Decoder
 from ffq_spark.store import Store
 
@@ -42,7 +42,7 @@ def claim(store: Store, id: AttemptId) -> AttemptId:
     >>> claim(store, AttemptId(7, 0, 3, 0)).attempt, claim(store, AttemptId(7, 0, 3, 0)).attempt
     (1, 2)
     """
-    if id.map_task >= MAX_MAP_TASKS or id.attempt > layout.MAX_ATTEMPT:
+    if id.map_task >= MAX_MAP_TASKS or id.attempt > paths.MAX_ATTEMPT:
         raise BadOption(f"no map task {id.map_task}, attempt {id.attempt}", option="map_task")
     if id.attempt:
         taken = stored.read_index(store, id) is not None or not _claimed(store, id)

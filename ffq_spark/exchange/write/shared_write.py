@@ -36,8 +36,8 @@ from ffq_spark.exchange.write.batch_write import (
 )
 from ffq_spark.exchange.write.job import WriteJob
 from ffq_spark.exchange.write.stream_write import recall_discarded
-from ffq_spark.format import layout
-from ffq_spark.format.layout import AttemptId
+from ffq_spark.format import paths
+from ffq_spark.format.paths import AttemptId
 from ffq_spark.format.records import (
     ExchangeRecord,
     JobRecord,
@@ -101,22 +101,22 @@ class Upload:
             mode, initiator, stage=options.stage, query=options.query, lease_seconds=lease_seconds
         )
         job = JobRecord(query.query, exchange.encode().decode(), json.dumps(dict(given)))
-        store.create_once(layout.job(query.query), job.encode())
+        store.create_once(paths.job(query.query), job.encode())
         return cls(store, query, exchange, options)
 
     @classmethod
     def open(cls, store: Store, query: int, *, buffer_bytes: int | None = None) -> Upload:
         """A query that was begun, by whomever."""
-        path = layout.job(query)
-        data, opened = store.read_many([path, layout.query(query)])
+        path = paths.job(query)
+        data, opened = store.read_many([path, paths.query(query)])
         if data is None or opened is None:
-            raise QueryNotFound(f"there is no query {query}", path=store.url(layout.QUERIES))
+            raise QueryNotFound(f"there is no query {query}", path=store.url(paths.QUERIES))
         job = JobRecord.decode(data, store.url(path))
         given = json.loads(job.options)
         if buffer_bytes is not None:
             given["maxBufferBytes"] = str(buffer_bytes)
         exchange = ExchangeRecord.decode(job.exchange.encode(), store.url(path))
-        record = QueryRecord.decode(opened, store.url(layout.query(query)))
+        record = QueryRecord.decode(opened, store.url(paths.query(query)))
         return cls(store, record, exchange, WriteOptions.resolve(given, environment={}))
 
     def put(

@@ -16,7 +16,7 @@ from ffq_spark.errors import AlreadyCommitted, DuplicateBatch, ReplayMismatch, S
 from ffq_spark.exchange.ledger import stream_records
 from ffq_spark.exchange.ledger.ledger import AttemptOutput, Ledger
 from ffq_spark.exchange.write.job import WriteJob
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.format.digest import Digest
 from ffq_spark.format.records import (
     BatchRecord,
@@ -67,14 +67,14 @@ def commit_batch(
         store, delivery.stream, delivery.owner, delivery.batch, takeover=delivery.takeover
     )
     if delivery.batch < epoch.first:
-        path = store.url(layout.stream_owner(delivery.stream, epoch.epoch))
+        path = store.url(paths.stream_owner(delivery.stream, epoch.epoch))
         message = f"{_name(delivery)} is older than its first, {epoch.first}, and not in the log"
         raise StepGap(message, path=path)
     before = delivery.batch - 1
     if before >= epoch.first and not stream_records.read(
         store, delivery.stream, epoch.epoch, before
     ):
-        path = store.url(layout.stream_batch(delivery.stream, epoch.epoch, before))
+        path = store.url(paths.stream_batch(delivery.stream, epoch.epoch, before))
         raise StepGap(f"{_name(delivery)} came without batch {before}", path=path)
     batch = StreamBatch(
         delivery.stream,

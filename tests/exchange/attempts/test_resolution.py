@@ -13,7 +13,7 @@ from gc_scene import Scene
 from ffq_spark import Exchange
 from ffq_spark.errors import BadOption, NoAttempts, NotRegistered, QueryNotFound
 from ffq_spark.exchange.attempts.resolution import Resolved, require_registered
-from ffq_spark.format.layout import AttemptId
+from ffq_spark.format.paths import AttemptId
 
 ROWS = {0: [pa.record_batch({"k": [1]})]}
 

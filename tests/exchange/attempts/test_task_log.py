@@ -10,7 +10,7 @@ from conftest import Place
 from gc_scene import Scene
 
 from ffq_spark.exchange.attempts.task_log import read_logs, write_events
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.store import Store
 
 APP = "app-1"
@@ -83,7 +83,7 @@ def test_a_line_that_cannot_be_read_is_left_out_and_all_others_stay(
     store: Store, line: bytes
 ) -> None:
     good = [json.dumps(ended(n)).encode() for n in (0, 2)]
-    path = layout.attempt_log(APP, 5, 1)
+    path = paths.attempt_log(APP, 5, 1)
     store.write(path, [b"\n".join([good[0], line, good[1]])])
     assert sorted(read_logs(store)[5].tasks) == [0, 2]
 
@@ -97,8 +97,8 @@ def test_keys_of_a_later_version_are_ignored(store: Store) -> None:
 
 def test_names_that_are_no_logs_are_ignored(store: Store) -> None:
     write_events(store, APP, 5, 1, [ended(0)])
-    store.write(f"{layout.ATTEMPTS}/{APP}/notes.txt", [b"hello"])
-    store.write(f"{layout.ATTEMPTS}/{APP}/007.000001.jsonl", [json.dumps(ended(1)).encode()])
+    store.write(f"{paths.ATTEMPTS}/{APP}/notes.txt", [b"hello"])
+    store.write(f"{paths.ATTEMPTS}/{APP}/007.000001.jsonl", [json.dumps(ended(1)).encode()])
     assert read_logs(store).keys() == {5}
 
 

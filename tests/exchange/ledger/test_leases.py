@@ -9,7 +9,7 @@ from conftest import Place
 
 from ffq_spark.errors import CorruptRecord
 from ffq_spark.exchange.ledger import leases
-from ffq_spark.format import ids, layout
+from ffq_spark.format import ids, paths
 from ffq_spark.format.ids import now_ms
 from ffq_spark.format.records import LeaseRecord, QueryRecord
 from ffq_spark.store import Store
@@ -41,7 +41,7 @@ def test_a_renewal_replaces_the_lease(store: Store, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(ids.time, "time_ns", lambda: later * 1_000_000)
     leases.renew(store, DRIVER, 60)
     assert leases.read(store, DRIVER) == LeaseRecord(DRIVER, 60, later) != first
-    assert [entry.name for entry in store.list(layout.LEASES)] == [f"{DRIVER}.json"]
+    assert [entry.name for entry in store.list(paths.LEASES)] == [f"{DRIVER}.json"]
 
 
 def test_a_lease_that_was_released_is_gone_and_can_be_released_again(store: Store) -> None:
@@ -81,7 +81,7 @@ def test_a_query_without_a_lease_lives_a_day(store: Store) -> None:
 
 
 def test_a_lease_that_cannot_be_read_is_an_error_that_names_it(store: Store) -> None:
-    store.write(layout.lease(DRIVER), [b'{"initiator": "app-1"'])
+    store.write(paths.lease(DRIVER), [b'{"initiator": "app-1"'])
     with pytest.raises(CorruptRecord, match=f"{DRIVER}.json"):
         leases.is_active(store, query(created_at_ms=0), now_ms())
 
@@ -107,4 +107,4 @@ def test_readers_see_whole_leases_alone_while_two_processes_renew(place: Place) 
         stop.set()
         for thread in threads:
             thread.join()
-    assert [entry.name for entry in store.list(layout.LEASES)] == [f"{DRIVER}.json"]
+    assert [entry.name for entry in store.list(paths.LEASES)] == [f"{DRIVER}.json"]

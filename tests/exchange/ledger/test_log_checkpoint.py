@@ -23,7 +23,7 @@ from ffq_spark.exchange.ledger.step_log import StepLog
 from ffq_spark.exchange.maintenance import versions
 from ffq_spark.exchange.scan.snapshot import READ_SCHEMA, take_snapshot
 from ffq_spark.exchange.write.batch_write import write_batches
-from ffq_spark.format import layout, manifest
+from ffq_spark.format import manifest, paths
 from ffq_spark.format.ids import now_ms
 from ffq_spark.format.records import ExchangeRecord, NewestRecord, StepRecord
 from ffq_spark.options import ReadOptions, WriteOptions
@@ -89,16 +89,16 @@ HINTS = (
 @settings(max_examples=300)
 @given(st.integers(0, 1500), st.integers(0, 1500).map(lambda n: NewestRecord(n).encode()) | HINTS)
 def test_the_newest_step_is_found_whatever_the_hint_says(last: int, hint: bytes | None) -> None:
-    files = {layout.step(number): b"" for number in range(1, last + 1)}
+    files = {paths.step(number): b"" for number in range(1, last + 1)}
     if hint is not None:
-        files[layout.NEWEST] = hint
+        files[paths.NEWEST] = hint
     assert StepLog(open_store(files)).last_number() == last
 
 
 @pytest.mark.parametrize("behind", [0, 1, 63, 64, 127, 5_000])
 def test_a_hint_saves_the_listing_and_most_of_the_reads(behind: int) -> None:
-    files = {layout.step(number): b"" for number in range(1, 10_001)}
-    files[layout.NEWEST] = NewestRecord(10_000 - behind).encode()
+    files = {paths.step(number): b"" for number in range(1, 10_001)}
+    files[paths.NEWEST] = NewestRecord(10_000 - behind).encode()
     operations: list[str] = []
     assert StepLog(open_store(files, operations.append)).last_number() == 10_000
     assert not any(operation.startswith("list") for operation in operations)
@@ -112,11 +112,11 @@ def test_steps_that_come_during_the_search_are_found_or_not_but_none_before_is_m
     seen = set()
     for hint in (8, 60):
         for operations in range(30):
-            files = {layout.step(number): b"" for number in range(1, 71)}
-            files[layout.NEWEST] = NewestRecord(hint).encode()
+            files = {paths.step(number): b"" for number in range(1, 71)}
+            files[paths.NEWEST] = NewestRecord(hint).encode()
             process = search(files)
             process.advance(operations)
-            files.update({layout.step(number): b"" for number in range(71, 90)})
+            files.update({paths.step(number): b"" for number in range(71, 90)})
             found = process.finish()
             assert 70 <= found <= 89
             seen.add(found)
@@ -125,22 +125,22 @@ def test_steps_that_come_during_the_search_are_found_or_not_but_none_before_is_m
 
 def test_no_single_record_that_is_lost_ends_the_log() -> None:
     for last in range(2, 90):
-        files = {layout.step(number): b"" for number in range(1, last + 1)}
-        files[layout.NEWEST] = NewestRecord(1).encode()
+        files = {paths.step(number): b"" for number in range(1, last + 1)}
+        files[paths.NEWEST] = NewestRecord(1).encode()
         for lost in range(2, last):
-            del files[layout.step(lost)]
+            del files[paths.step(lost)]
             assert StepLog(open_store(files)).last_number() == last, f"without {lost}"
-            files[layout.step(lost)] = b""
+            files[paths.step(lost)] = b""
 
 
 def test_a_record_that_is_lost_is_an_error_to_whoever_needs_it(files: Files, scene: Scene) -> None:
     for _ in range(11):
         scene.write()
     for lost in (9, 10):
-        record = files.pop(layout.step(lost))
+        record = files.pop(paths.step(lost))
         with pytest.raises(StepNotFound, match=f"step {lost}"):
             planned(scene.store)
-        files[layout.step(lost)] = record
+        files[paths.step(lost)] = record
     assert len(planned(scene.store)) > 0
 
 
@@ -152,7 +152,7 @@ def test_neither_reading_nor_writing_lists_a_long_log(files: Files, scene: Scene
     take_snapshot(store, ReadOptions()).parts()
     take_snapshot(store, ReadOptions(steps="all"))
     Scene(scene.place, store).write()
-    assert operations and f"list {layout.STEPS}" not in operations
+    assert operations and f"list {paths.STEPS}" not in operations
 
 
 # --- what is shown -------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ class Naive:
     def __init__(self, files: Files) -> None:
         self.files = files
         self.steps: list[StepRecord] = []
-        while (path := layout.step(len(self.steps) + 1)) in files:
+        while (path := paths.step(len(self.steps) + 1)) in files:
             self.steps.append(StepRecord.decode(files[path], path))
 
     def visible(self, number: int) -> list[int]:
@@ -173,7 +173,7 @@ class Naive:
         return [*(self.visible(restores) if restores else ()), *range(base, number + 1)]
 
     def parts(self, numbers: list[int], predicates: list[Predicate]) -> list[dict[str, Any]]:
-        exchange = ExchangeRecord.decode(self.files[layout.EXCHANGE], layout.EXCHANGE)
+        exchange = ExchangeRecord.decode(self.files[paths.EXCHANGE], paths.EXCHANGE)
         allowed = matching_partitions(exchange, predicates)
         rows = []
         for number in numbers:
@@ -277,7 +277,7 @@ def test_a_log_shows_the_same_with_whatever_checkpoints_it_has(
 def test_no_flipped_bit_of_a_checkpoint_changes_what_is_shown(files: Files) -> None:
     make_history(files, [("append", ("all",))] * 4)
     expected = Naive(files).parts([1, 2, 3, 4], [])
-    path = layout.checkpoint(4, 4)
+    path = paths.checkpoint(4, 4)
     good = files[path]
     for bit in range(0, len(good) * 8, 101):
         flipped = bytearray(good)
@@ -307,8 +307,8 @@ def test_the_property_above_reads_checkpoints(files: Files) -> None:
     store = open_store(files, operations.append)
     take_snapshot(store, ReadOptions()).parts()
     opened = [path for path in operations if path.endswith(".arrows")]
-    assert opened == [f"read {layout.checkpoint(size, last)}" for size, last in ((16, 16), (4, 20))]
-    assert sum(path.startswith(f"read {layout.MANIFESTS}") for path in operations) == 1
+    assert opened == [f"read {paths.checkpoint(size, last)}" for size, last in ((16, 16), (4, 20))]
+    assert sum(path.startswith(f"read {paths.MANIFESTS}") for path in operations) == 1
 
 
 # --- how they are made ---------------------------------------------------------------------------
@@ -318,7 +318,7 @@ def test_a_checkpoint_is_the_same_whatever_it_was_made_of(files: Files) -> None:
     make_history(files, [("append", (name,)) for name in ("none", "k", "v", "all") * 4])
     made = {path: files.pop(path) for path in checkpoint_files(files)}
     assert [path.split("/")[2] for path in made] == ["16", "4", "4", "4", "4", "8", "8"]
-    for path in (layout.checkpoint(16, 16), layout.checkpoint(8, 8)):
+    for path in (paths.checkpoint(16, 16), paths.checkpoint(8, 8)):
         span = Span(int(path.split("/")[2]), int(path.split("/")[3].split(".")[0]))
         assert StepLog(open_store(files))._has_checkpoint(span)
         assert files[path] == made[path]
@@ -329,12 +329,12 @@ def test_a_record_is_kept_as_it_is_stored_with_what_a_later_version_added(
 ) -> None:
     for _ in range(3):
         scene.write()
-    document = json.loads(files[layout.step(2)]) | {"later": 1}
-    files[layout.step(2)] = json.dumps(document).encode()
+    document = json.loads(files[paths.step(2)]) | {"later": 1}
+    files[paths.step(2)] = json.dumps(document).encode()
     scene.write()
-    path = layout.checkpoint(4, 4)
+    path = paths.checkpoint(4, 4)
     records = Checkpoint.decode(files[path], Span(4, 4), path).records
-    assert records.to_pylist() == [files[layout.step(number)] for number in (1, 2, 3, 4)]
+    assert records.to_pylist() == [files[paths.step(number)] for number in (1, 2, 3, 4)]
 
 
 def test_a_damaged_manifest_is_not_papered_over(files: Files, scene: Scene) -> None:
@@ -342,7 +342,7 @@ def test_a_damaged_manifest_is_not_papered_over(files: Files, scene: Scene) -> N
     good = files[second.body.manifest]
     files[second.body.manifest] = good[:-1] + b"?"
     scene.write()
-    assert checkpoint_files(files) == [layout.checkpoint(4, 4)]
+    assert checkpoint_files(files) == [paths.checkpoint(4, 4)]
     with pytest.raises(CorruptRecord, match="not the one that was committed"):
         planned(scene.store)
     files[second.body.manifest] = good
@@ -353,13 +353,13 @@ def test_what_cannot_be_written_or_is_too_large_fails_no_commit(
     files: Files, scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(operation: str) -> None:
-        if layout.CHECKPOINTS in operation and not operation.startswith("read"):
+        if paths.CHECKPOINTS in operation and not operation.startswith("read"):
             raise PermissionError(operation)
 
     poor = Scene(scene.place, open_store(files, refuse))
     steps = [poor.write() for _ in range(4)]
     assert "no checkpoint of the steps up to 4" in caplog.text
-    assert checkpoint_files(files) == [] and layout.NEWEST not in files
+    assert checkpoint_files(files) == [] and paths.NEWEST not in files
     monkeypatch.setattr(checkpoints, "MAX_PARTS", 9)
     steps += [scene.write() for _ in range(4)]
     assert [path.split("/")[2] for path in checkpoint_files(files)] == ["4", "4"]
@@ -433,12 +433,12 @@ def test_the_data_of_an_expired_step_is_missed_where_a_checkpoint_still_lists_it
         scene.write(mode)
     made = dict(files)
     if late:
-        del files[layout.checkpoint(4, 4)]
+        del files[paths.checkpoint(4, 4)]
     assert scene.collect(now_ms(), retention_ms=0).expired == [1, 2]
     for number in (6, 7, 8) if late else ():
         assert scene.write().step == number
-    assert layout.checkpoint(4, 4) in files
-    assert (files[layout.checkpoint(4, 4)] == made[layout.checkpoint(4, 4)]) is not late
+    assert paths.checkpoint(4, 4) in files
+    assert (files[paths.checkpoint(4, 4)] == made[paths.checkpoint(4, 4)]) is not late
     for options in ({"as_of_step": 2}, {"steps": "1..4"}, {"steps": "all"}):
         with pytest.raises(StepExpired, match="step 1 was removed"):
             planned(scene.store, **options)
@@ -452,7 +452,7 @@ def test_a_step_that_is_only_marked_can_be_read_while_its_data_is_there(
 ) -> None:
     for _ in range(4):
         scene.write()
-    files[layout.expired(2)] = b"{}\n"
+    files[paths.expired(2)] = b"{}\n"
     assert planned(scene.store, as_of_step=4).to_pylist() == Naive(files).parts([1, 2, 3, 4], [])
 
 
@@ -463,15 +463,15 @@ def test_it_is_the_same_on_every_storage(place: Place) -> None:
     scene = Scene(place)
     steps = [scene.write("replace" if number == 3 else "append") for number in range(1, 11)]
     store = scene.store
-    assert [entry.name for entry in store.list(f"{layout.CHECKPOINTS}/4")] == [
-        layout.checkpoint(4, last).rpartition("/")[2] for last in (4, 8)
+    assert [entry.name for entry in store.list(f"{paths.CHECKPOINTS}/4")] == [
+        paths.checkpoint(4, last).rpartition("/")[2] for last in (4, 8)
     ]
     assert scene.rows() == rows_of(*steps[2:])
     assert scene.exchange.steps() == steps
-    path = layout.checkpoint(8, 8)
+    path = paths.checkpoint(8, 8)
     store.replace(path, store.read(path)[:-1])
-    store.delete(layout.checkpoint(4, 4))
-    store.replace(layout.NEWEST, b"?")
+    store.delete(paths.checkpoint(4, 4))
+    store.replace(paths.NEWEST, b"?")
     assert scene.rows() == rows_of(*steps[2:])
     assert scene.exchange.verify(steps="all").ok
     assert SCHEMA.names[0] in OPTIONS.keys

@@ -19,7 +19,7 @@ from gc_scene import DAY_MS, TTL_MS, Scene, rows_of
 from ffq_spark.exchange.maintenance import deletion
 from ffq_spark.exchange.maintenance.deletion import GcReport
 from ffq_spark.exchange.maintenance.gc import collect
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.format.ids import now_ms
 from ffq_spark.store import Store, remote
 from ffq_spark.store import s3 as s3_requests
@@ -239,6 +239,6 @@ def test_what_lies_inside_a_registered_attempt_is_part_of_it(local: Scene) -> No
 
 def test_a_committed_query_whose_first_record_is_lost_keeps_its_rows(local: Scene) -> None:
     step, _ = local.twins()
-    local.store.delete(layout.query(step.body.query))
+    local.store.delete(paths.query(step.body.query))
     local.collect(now_ms() + DAY_MS, ttl_ms=0)
     assert local.rows() == rows_of(step)

@@ -11,7 +11,7 @@ from gc_scene import DAY_MS, HOUR_MS, TTL_MS, Scene, rows_of
 
 from ffq_spark.errors import BadOption, CorruptRecord, Fenced, FutureFormat
 from ffq_spark.exchange.ledger import leases
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.format.ids import new_query, now_ms
 from ffq_spark.format.records import FormatRecord, Outcome
 from ffq_spark.store import Store
@@ -66,7 +66,7 @@ def test_a_commit_that_is_not_yet_published_is_kept_whole(scene: Scene) -> None:
 
     class NeverPublished(Store):
         def create_once(self, path: str, data: bytes) -> bool:
-            if path.startswith(layout.STEPS):
+            if path.startswith(paths.STEPS):
                 raise Stopped
             return super().create_once(path, data)
 
@@ -110,9 +110,9 @@ def test_a_lost_query_is_fenced_and_all_its_bytes_go_and_nothing_else(
     assert report.fenced == [lost.query]
     assert scene.outcome(lost.query).outcome is Outcome.LOST
     gone = {path for path, _ in scene.everything() ^ before} - {
-        layout.query(lost.query),
-        layout.outcome(lost.query),
-        layout.lease(lost.initiator),
+        paths.query(lost.query),
+        paths.outcome(lost.query),
+        paths.lease(lost.initiator),
     }
     assert gone == set()
     with pytest.raises(Fenced):
@@ -197,14 +197,14 @@ def test_a_dry_run_removes_nothing_and_reports_the_same(scene: Scene) -> None:
     assert real.fenced and real.expired and real.attempts >= 4 and real.leftovers
     gone = everything - scene.everything()
     assert len(gone) == real.files + real.leftovers
-    assert sum(size for path, size in gone if layout.LEASES not in path) == real.bytes
+    assert sum(size for path, size in gone if paths.LEASES not in path) == real.bytes
 
 
 DAMAGE: dict[str, Callable[[Scene, int], str]] = {
-    "query": lambda scene, query: layout.query(query),
-    "outcome": lambda scene, query: layout.outcome(query),
-    "lease": lambda scene, query: layout.lease(f"app-{query}"),
-    "step": lambda scene, query: layout.step(1),
+    "query": lambda scene, query: paths.query(query),
+    "outcome": lambda scene, query: paths.outcome(query),
+    "lease": lambda scene, query: paths.lease(f"app-{query}"),
+    "step": lambda scene, query: paths.step(1),
 }
 
 
@@ -230,7 +230,7 @@ def test_one_corrupt_record_is_reported_and_skipped_and_stops_nothing(
 
 def test_a_check_names_what_it_cannot_read_and_goes_on(local: Scene) -> None:
     aborted, damaged = local.ended(), local.ended()
-    local.store.write(layout.outcome(damaged.query), [b"{"])
+    local.store.write(paths.outcome(damaged.query), [b"{"])
     found = local.exchange.check()
     assert found[aborted.query] == "ABORTED" and "FFQ_CORRUPT_RECORD" in found[damaged.query]
 
@@ -248,7 +248,7 @@ def test_the_rule_of_ffq_is_refused_where_a_step_registers_attempts(local: Scene
 def test_a_newer_format_is_not_cleaned(local: Scene) -> None:
     local.ended()
     future = FormatRecord("link", min_writer=99)
-    local.store.write(layout.FORMAT, [future.encode()])
+    local.store.write(paths.FORMAT, [future.encode()])
     everything = local.everything()
     with pytest.raises(FutureFormat):
         local.collect(now_ms() + DAY_MS)
@@ -259,7 +259,7 @@ def test_a_root_that_lost_the_record_of_its_format_is_not_taken_for_one_of_ffq(
     local: Scene,
 ) -> None:
     local.twins()
-    local.store.delete(layout.FORMAT)
+    local.store.delete(paths.FORMAT)
     everything = local.everything()
     with pytest.raises(CorruptRecord, match="format"):
         local.collect(now_ms() + DAY_MS)

@@ -11,7 +11,7 @@ from gc_stepping import Files, Process, open_store
 from ffq_spark.errors import AlreadyCommitted, Fenced, StepExpired
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.maintenance.gc import collect
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.format.ids import now_ms
 from ffq_spark.format.records import Outcome
 from ffq_spark.store import Store
@@ -88,7 +88,7 @@ def test_a_late_second_commit_of_an_expired_step_leaves_it_expired(
     with pytest.raises(StepExpired):
         read_step(files, 1)
     collecting(files, now_ms() + DAY_MS).finish()
-    assert layout.manifest(query.query) not in files
+    assert paths.manifest(query.query) not in files
 
 
 def test_the_manifest_of_a_commit_that_came_too_late_goes(files: Files, scene: Scene) -> None:
@@ -97,9 +97,9 @@ def test_the_manifest_of_a_commit_that_came_too_late_goes(files: Files, scene: S
     scene.ledger.end(query.query, Outcome.ABORTED, "")
     with pytest.raises(Fenced):
         scene.commit(query, output)
-    assert layout.manifest(query.query) in files
+    assert paths.manifest(query.query) in files
     collecting(files, now_ms() + DAY_MS).finish()
-    assert layout.manifest(query.query) not in files
+    assert paths.manifest(query.query) not in files
     assert not any(path.startswith("shuffle/") for path in files)
 
 

@@ -10,7 +10,7 @@ from gc_scene import DAY_MS, OPTIONS, SCHEMA, Scene, rows_of
 
 from ffq_spark.exchange.maintenance.recheck import SETTLES_MS
 from ffq_spark.exchange.write.batch_write import prepare
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.format.ids import now_ms
 from ffq_spark.format.records import StreamBatch
 from ffq_spark.store import Directory, Store
@@ -90,7 +90,7 @@ def test_a_damaged_list_only_makes_the_next_look_at_everything(scene: Scene, dam
     query = scene.write().body.query
     moment = now_ms() + SETTLES_MS
     scene.collect(moment)
-    scene.store.replace(layout.SETTLED, damage)
+    scene.store.replace(paths.SETTLED, damage)
     assert looks(scene, moment) == [query]
     assert looks(scene, moment) == []
 
@@ -114,7 +114,7 @@ def test_a_run_of_a_batch_is_not_settled_before_the_batch_is(scene: Scene) -> No
 
     class NeverClaimed(Store):
         def create_once(self, path: str, data: bytes) -> bool:
-            if path.startswith(layout.STREAMS):
+            if path.startswith(paths.STREAMS):
                 raise Stopped
             return super().create_once(path, data)
 

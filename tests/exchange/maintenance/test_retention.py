@@ -9,7 +9,7 @@ from conftest import Place
 from gc_scene import DAY_MS, TTL_MS, Scene, rows_of
 
 from ffq_spark.errors import CorruptPart, StepExpired
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.format.ids import now_ms
 from ffq_spark.format.records import StepRecord
 from ffq_spark.store import Store
@@ -40,7 +40,7 @@ def test_versions_before_the_newest_two_lose_their_data_and_stay_in_the_log(scen
     assert scene.exchange.steps() == steps
     kept = {path for step in steps[4:] for path in scene.data(step.body.query)}
     assert scene.data() == kept and len(kept) > 4
-    manifests = {entry.name for entry in scene.store.list(layout.MANIFESTS)}
+    manifests = {entry.name for entry in scene.store.list(paths.MANIFESTS)}
     assert manifests == {f"{step.body.query}.arrow" for step in steps[4:]}
 
 
@@ -156,7 +156,7 @@ def test_an_expiry_that_dies_anywhere_is_finished_by_the_next(root: str, survive
         try:
             assert scene.rows(steps=str(number)) == rows_of(step)
         except StepExpired:
-            assert scene.store.read_optional(layout.expired(number)) is not None
+            assert scene.store.read_optional(paths.expired(number)) is not None
     scene.collect(now_ms(), retention_ms=0)
     assert {int(path.split("/")[1]) for path in scene.data()} == {s.body.query for s in steps[4:]}
     assert scene.rows() == rows_of(*steps[6:])

@@ -19,7 +19,7 @@ from ffq_spark.exchange.maintenance.retention import KEPT_VERSIONS
 from ffq_spark.exchange.maintenance.versions import rollback, versions
 from ffq_spark.exchange.read.parts import read_parts
 from ffq_spark.exchange.scan.snapshot import take_snapshot
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.format.ids import now_ms
 from ffq_spark.format.records import StepRecord
 from ffq_spark.options import ReadOptions
@@ -108,7 +108,7 @@ def test_a_step_that_does_not_exist_cannot_be_restored(scene: Scene, step: int) 
     scene.write()
     with pytest.raises(StepNotFound):
         rollback(scene.store, step)
-    assert len(scene.store.list(layout.STEPS)) == 2 and consumers.holds(scene.store) == []
+    assert len(scene.store.list(paths.STEPS)) == 2 and consumers.holds(scene.store) == []
 
 
 def test_where_nothing_was_written_there_is_nothing_to_restore(scene: Scene) -> None:
@@ -138,7 +138,7 @@ def test_a_step_that_restores_itself_or_a_later_one_is_refused(
 ) -> None:
     scene.write()
     rollback(scene.store, 1)
-    path = layout.step(2)
+    path = paths.step(2)
     files[path] = files[path].replace(b'"restores": 1', b'"restores": %d' % restores)
     with pytest.raises(CorruptRecord, match="step 2 restores step"):
         rows(scene.store)
@@ -260,7 +260,7 @@ def test_the_hold_of_a_rollback_that_died_ends_with_the_next(files: Files, scene
     scene.write()
     scene.write("replace")
     process = Process(files, lambda store: rollback(store, 1))
-    process.advance_to(f"delete {layout.HOLDS}")
+    process.advance_to(f"delete {paths.HOLDS}")
     process.kill()
     consumers.hold(scene.store, "mine", 1)
     assert len(consumers.holds(scene.store)) == 2
@@ -273,7 +273,7 @@ def test_a_hold_stays_while_its_rollback_may_still_be_published(files: Files, sc
     scene.write("replace")
     slow = Process(files, lambda store: rollback(store, 1))
     slow.advance_to("create _ffq/steps")
-    files_without_marker = [path for path in files if path.startswith(layout.PENDING)]
+    files_without_marker = [path for path in files if path.startswith(paths.PENDING)]
     marker = {path: files.pop(path) for path in files_without_marker}
     rollback(scene.store, 2)
     assert len(consumers.holds(scene.store)) == 1

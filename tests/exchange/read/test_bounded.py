@@ -24,8 +24,8 @@ from ffq_spark.exchange.read.part_file import PIECE_BYTES, HeldBytes, PartBytes,
 from ffq_spark.exchange.read.part_streams import cut
 from ffq_spark.exchange.scan.snapshot import take_snapshot
 from ffq_spark.exchange.write.batch_write import write_batches
-from ffq_spark.format.layout import AttemptId
 from ffq_spark.format.messages import batch_head
+from ffq_spark.format.paths import AttemptId
 from ffq_spark.format.payload import Codec
 from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store

@@ -24,7 +24,7 @@ from ffq_spark.exchange.write.attempt_writer import write_attempt
 from ffq_spark.exchange.write.batch_write import prepare, write_batches
 from ffq_spark.exchange.write.job import WriteJob
 from ffq_spark.exchange.write.stream_write import Delivery, commit_batch
-from ffq_spark.format import layout
+from ffq_spark.format import paths
 from ffq_spark.format.ids import now_ms
 from ffq_spark.format.records import Outcome, StepRecord
 from ffq_spark.options import WriteOptions
@@ -212,12 +212,12 @@ def test_the_data_of_a_run_that_lost_its_batch_goes(place: Place) -> None:
         """Sees no batch record until it tries to create one."""
 
         def read_optional(self, path: str) -> bytes | None:
-            if path == layout.stream_batch("s", 1, 0) and not seen:
+            if path == paths.stream_batch("s", 1, 0) and not seen:
                 return None
             return super().read_optional(path)
 
         def create_once(self, path: str, data: bytes) -> bool:
-            seen.extend([path] if path == layout.stream_batch("s", 1, 0) else [])
+            seen.extend([path] if path == paths.stream_batch("s", 1, 0) else [])
             return super().create_once(path, data)
 
     seen: list[str] = []
@@ -229,13 +229,13 @@ def test_the_data_of_a_run_that_lost_its_batch_goes(place: Place) -> None:
     report = collect(stream.store, ttl_ms=0, now=now_ms() + 1000)
     assert report.problems == [] and report.files > 0
     assert len(queries_with_data(stream.store)) == 1
-    assert stream.store.list(layout.PENDING) == []
+    assert stream.store.list(paths.PENDING) == []
     assert stream.rows() == of(0)
     assert stream.exchange.verify().ok
 
 
 def queries_with_data(store: Store) -> set[str]:
-    return {path.split("/")[1] for path, _ in store.walk(layout.DATA)}
+    return {path.split("/")[1] for path, _ in store.walk(paths.DATA)}
 
 
 def test_two_runs_at_once_with_other_rows_are_one_success(place: Place) -> None:
