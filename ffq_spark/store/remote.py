@@ -68,7 +68,8 @@ class RemoteBackend:
             fsspec.get_filesystem_class(self._protocol)
 
     @property
-    def _fs(self) -> Any:
+    def client(self) -> Any:
+        """The fsspec client, shared by all stores of this process with the same options."""
         client = _CLIENTS.get(self._client_key)
         if client is None:
             with _CONNECTING:
@@ -115,9 +116,9 @@ class RemoteBackend:
 
     def _read(self, path: str, start: int, length: int | None) -> bytes:
         end = None if length is None else start + length
-        data: bytes = self._fs.cat_file(self._path(path), start=start or None, end=end)
+        data: bytes = self.client.cat_file(self._path(path), start=start or None, end=end)
         if length is not None and len(data) < length:
-            size = self._fs.info(self._path(path))["size"]
+            size = self.client.info(self._path(path))["size"]
             if start + len(data) < size:
                 raise CutShort(f"{len(data)} bytes came of {min(length, size - start)}")
         return data
@@ -132,7 +133,7 @@ class RemoteBackend:
 
     def _create(self, path: str, data: bytes) -> None:
         with _MEMORY if self._protocol == "memory" else contextlib.nullcontext():
-            self._fs.pipe_file(self._path(path), data, mode="create")
+            self.client.pipe_file(self._path(path), data, mode="create")
 
     def write(self, path: str, pieces: Iterable[memoryview]) -> None:
         rest = blocks(pieces, PART_BYTES)
@@ -143,16 +144,16 @@ class RemoteBackend:
             self._write_large(path, given(head, rest))
 
     def _write_large(self, path: str, parts: Iterable[bytearray]) -> None:
-        with self._fs.open(self._path(path), "wb", block_size=PART_BYTES) as file:
+        with self.client.open(self._path(path), "wb", block_size=PART_BYTES) as file:
             for part in parts:
                 file.write(part)
 
     def replace(self, path: str, data: bytes | bytearray) -> None:
-        self._policy.run(lambda: self._fs.pipe_file(self._path(path), bytes(data)))
+        self._policy.run(lambda: self.client.pipe_file(self._path(path), bytes(data)))
 
     def delete(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError):
-            self._policy.run(lambda: self._fs.rm_file(self._path(path)))
+            self._policy.run(lambda: self.client.rm_file(self._path(path)))
 
     def delete_many(self, paths: Sequence[str]) -> None:
         for path in paths:
@@ -179,7 +180,7 @@ class RemoteBackend:
                 else:
                     yield inner, entry.size
             return
-        found = self._policy.run(lambda: self._fs.find(self._path(path), detail=True))
+        found = self._policy.run(lambda: self.client.find(self._path(path), detail=True))
         root = self._root.strip("/")
         for name, info in sorted(found.items()):
             file = name.strip("/").removeprefix(root).strip("/")
@@ -195,7 +196,7 @@ class RemoteBackend:
 
     def scan(self, path: str) -> Iterator[Entry]:
         try:
-            found = self._policy.run(lambda: self._fs.ls(self._path(path), detail=True))
+            found = self._policy.run(lambda: self.client.ls(self._path(path), detail=True))
         except (FileNotFoundError, NotADirectoryError):
             return
         directory = self._path(path).strip("/")

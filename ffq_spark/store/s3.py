@@ -44,19 +44,19 @@ class S3Backend(RemoteBackend):
         return client
 
     def _call(self, method: str, **request: Any) -> Any:
-        return self._policy.run(lambda: self._fs.call_s3(method, **request))
+        return self._policy.run(lambda: self.client.call_s3(method, **request))
 
     def _place(self, path: str) -> dict[str, str]:
-        bucket, key, _ = self._fs.split_path(self._path(path))
+        bucket, key, _ = self.client.split_path(self._path(path))
         return {"Bucket": bucket, "Key": key}
 
     def _read(self, path: str, start: int, length: int | None) -> bytes:
-        client = self._fs
+        client = self.client
         data: bytes = sync(client.loop, _get, client, self._place(path), start, length)
         return data
 
     def _create(self, path: str, data: bytes) -> None:
-        self._fs.call_s3("put_object", **self._place(path), Body=data, IfNoneMatch="*")
+        self.client.call_s3("put_object", **self._place(path), Body=data, IfNoneMatch="*")
 
     def replace(self, path: str, data: bytes | bytearray) -> None:
         self._call("put_object", **self._place(path), Body=data)
@@ -75,7 +75,7 @@ class S3Backend(RemoteBackend):
     def _delete_bulk(self, paths: Sequence[str]) -> None:
         places = [self._place(path) for path in paths]
         delete = {"Objects": [{"Key": place["Key"]} for place in places], "Quiet": True}
-        answer = self._fs.call_s3("delete_objects", Bucket=places[0]["Bucket"], Delete=delete)
+        answer = self.client.call_s3("delete_objects", Bucket=places[0]["Bucket"], Delete=delete)
         if failed := answer.get("Errors"):
             raise _NotDeleted(failed, len(paths))
 

@@ -54,11 +54,13 @@ class Store:
         *,
         unsafe_commit: bool = False,
         confined: bool = False,
+        backend: Backend | None = None,
     ) -> None:
+        """Open the store of a root; `backend` replaces the backend that the root's URL selects."""
         self.root = root
         self.unsafe_commit = unsafe_commit
         self._options = dict(options or {})
-        self._backend: Backend = open_backend(root, self._options, confined=confined)
+        self._backend = backend or open_backend(root, self._options, confined=confined)
         self._create_once_by: str | None = None
 
     def __repr__(self) -> str:

@@ -25,6 +25,7 @@ from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store
 from ffq_spark.store import remote as remote_module
 from ffq_spark.store.retry import Policy
+from ffq_spark.store.s3 import S3Backend
 
 KIB = 1 << 10
 
@@ -290,11 +291,13 @@ def test_only_the_range_that_failed_is_read_again(store: Store, proxy: S3Proxy) 
 
 
 def test_a_bulk_delete_that_names_files_it_left_is_not_done(
-    store: Store, proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
+    proxied: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S3 answers such a request with 200 and a list of what failed, here throttled once."""
+    backend = S3Backend(proxied.root.removeprefix("s3://"), proxied.storage_options)
+    store = Store(proxied.root, backend=backend)
     store.write("d/f", [b"x"])
-    client = store._backend._fs
+    client = backend.client
     real, answers = client.call_s3, [{"Errors": [{"Key": "d/f", "Code": "SlowDown"}]}]
 
     def throttled(method: str, **request: Any) -> Any:

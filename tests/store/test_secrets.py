@@ -18,6 +18,7 @@ from ffq_spark.exchange.exchange import Exchange
 from ffq_spark.store import Store
 from ffq_spark.store.location import open_backend
 from ffq_spark.store.redaction import scrub
+from ffq_spark.store.s3 import S3Backend
 
 SECRET = "Zebra/Quartz+7719"
 QUOTED = "Zebra%2FQuartz%2B7719"
@@ -196,7 +197,6 @@ def test_no_verb_lets_a_clients_error_tell_the_secret(
     verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither the error nor anything that its traceback shows, which Spark passes on whole."""
-    store = Store("s3://bucket/x", {"key": "AKIA-hidden", "secret": SECRET})
 
     def refuse(*_: object, **__: object) -> Any:
         try:
@@ -204,7 +204,8 @@ def test_no_verb_lets_a_clients_error_tell_the_secret(
         except ValueError as error:
             raise Talkative(f"key AKIA-hidden with {SECRET} is refused") from error
 
-    monkeypatch.setattr(type(store._backend), "_connect", refuse)
+    monkeypatch.setattr(S3Backend, "_connect", refuse)
+    store = Store("s3://bucket/x", {"key": "AKIA-hidden", "secret": SECRET})
     with pytest.raises(StoreFailed, match=r"key \*\*\* with \*\*\* is refused") as caught:
         VERBS[verb](store)
     told = "".join(traceback.format_exception(caught.value)) + repr(caught.value)
@@ -229,12 +230,13 @@ def test_logs_and_reprs_hold_no_secret(proxied: Place, caplog: pytest.LogCapture
     """Ours and the clients', with everything logged."""
     caplog.set_level(logging.DEBUG)
     options = {**proxied.storage_options, "secret": SECRET}
-    store = Store(proxied.root, options)
+    backend = open_backend(proxied.root, options)
+    store = Store(proxied.root, options, backend=backend)
     with pytest.raises(StoreFailed):
         store.read("f")
     exchange = Exchange(proxied.root, options)
     assert "get_object" in caplog.text
-    assert SECRET not in caplog.text + repr(store) + repr(store._backend) + repr(exchange)
+    assert SECRET not in caplog.text + repr(store) + repr(backend) + repr(exchange)
 
 
 # --- roots ------------------------------------------------------------------------------------

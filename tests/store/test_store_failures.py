@@ -5,14 +5,16 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+import pyarrow as pa
 import pytest
 
 from ffq_spark.errors import BadOption, StoreFailed, StoreUnsafe
 from ffq_spark.exchange.exchange import Exchange
+from ffq_spark.exchange.write.batch_write import write_batches
+from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store
-from ffq_spark.store import store as store_module
 from ffq_spark.store.local import LocalBackend
 
 WRONG = "a-wrong-secret-0123456789"
@@ -85,38 +87,46 @@ class IncapableBackend(LocalBackend):
         raise NotImplementedError
 
 
+class OpenStore(Protocol):
+    def __call__(self, *, unsafe_commit: bool = False) -> Store: ...
+
+
 @pytest.fixture(params=[IgnorantBackend, IncapableBackend])
-def unsafe_place(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> str:
-    backend = request.param(str(tmp_path))
-    monkeypatch.setattr(store_module, "open_backend", lambda root, options, confined=False: backend)
-    return str(tmp_path)
+def open_unsafe(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
+    """A function that opens a store which cannot create once."""
+    root = str(tmp_path)
+
+    def open_store(*, unsafe_commit: bool = False) -> Store:
+        return Store(root, backend=request.param(root), unsafe_commit=unsafe_commit)
+
+    return open_store
 
 
-def test_a_store_that_cannot_create_once_is_refused(unsafe_place: str) -> None:
+def test_a_store_that_cannot_create_once_is_refused(open_unsafe: OpenStore) -> None:
     with pytest.raises(StoreUnsafe, match="unsafeCommit"):
-        Store(unsafe_place).probe_create_once()
-    assert Store(unsafe_place).walk("") == []
+        open_unsafe().probe_create_once()
+    assert open_unsafe().walk("") == []
 
 
-def test_nothing_is_written_to_a_store_that_cannot_create_once(unsafe_place: str) -> None:
-    import pyarrow as pa
-
-    from ffq_spark.exchange.write.batch_write import write_batches
-    from ffq_spark.options import WriteOptions
-
+@pytest.mark.parametrize("kind", [IgnorantBackend, IncapableBackend])
+def test_nothing_is_written_to_a_store_that_cannot_create_once(
+    kind: type[LocalBackend], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The write opens its own store, so every local backend becomes unsafe here."""
+    root = str(tmp_path)
     batch = pa.record_batch({"k": [1, 2, 3]})
+    monkeypatch.setattr(LocalBackend, "create_once", kind.create_once)
+    monkeypatch.setattr(LocalBackend, "create", kind.create)
     with pytest.raises(StoreUnsafe):
-        write_batches(unsafe_place, [batch], options=WriteOptions())
-    assert Store(unsafe_place).walk("") == []
-    write_batches(unsafe_place, [batch], options=WriteOptions(unsafe_commit=True))
-    assert Exchange(unsafe_place).read().read_all().num_rows == 3
-    assert b'"create_once": "unsafe"' in (Path(unsafe_place) / "_ffq/format.json").read_bytes()
+        write_batches(root, [batch], options=WriteOptions())
+    assert Store(root).walk("") == []
+    write_batches(root, [batch], options=WriteOptions(unsafe_commit=True))
+    assert Exchange(root).read().read_all().num_rows == 3
+    assert b'"create_once": "unsafe"' in (tmp_path / "_ffq/format.json").read_bytes()
 
 
-def test_an_unsafe_store_that_was_allowed_still_keeps_the_first(unsafe_place: str) -> None:
-    store = Store(unsafe_place, unsafe_commit=True)
+def test_an_unsafe_store_that_was_allowed_still_keeps_the_first(open_unsafe: OpenStore) -> None:
+    store = open_unsafe(unsafe_commit=True)
     assert store.probe_create_once() == "unsafe"
     assert store.create_once("r", b"mine") and store.create_once("r", b"mine")
     assert not store.create_once("r", b"yours")

@@ -32,7 +32,7 @@ def s3_place(s3: Any) -> Place:
 def watch(store: Store) -> Counter[str]:
     """How often each request to S3 is made from now on."""
     seen: Counter[str] = Counter()
-    client = store._backend._fs
+    client = store._backend.client
     client.connect()
     client.s3.meta.events.register(
         "before-call.s3",
@@ -93,13 +93,13 @@ def test_temporary_files_go_when_they_are_old_and_no_others(root: str) -> None:
 
 
 def begin_upload(place: Place, path: str) -> None:
-    client = Store(place.root, place.storage_options)._backend._fs
+    client = Store(place.root, place.storage_options)._backend.client
     bucket, _, key = place.root.removeprefix("s3://").partition("/")
     client.call_s3("create_multipart_upload", Bucket=bucket, Key=f"{key}/{path}")
 
 
 def uploads_of(place: Place) -> list[str]:
-    client = Store(place.root, place.storage_options)._backend._fs
+    client = Store(place.root, place.storage_options)._backend.client
     bucket, _, key = place.root.removeprefix("s3://").partition("/")
     answer = client.call_s3("list_multipart_uploads", Bucket=bucket, Prefix=f"{key}/")
     return [upload["Key"].removeprefix(f"{key}/") for upload in answer.get("Uploads", ())]
