@@ -1,4 +1,4 @@
-# Two commands matter: `make demo` and `make test`. Both set up .venv first; only PyPI is needed.
+# The main targets are `make demo` and `make test`. Both set up .venv first, from PyPI alone.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,15 +14,16 @@ export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 .PHONY: help setup demo test soak bench bench-storage bench-setup check docs jar java clean
 
 help:
-	@echo "make demo    write, fail, retry, read, look up: the whole product in a minute"
-	@echo "make test    all tests (up to 25 minutes on 2 cores)"
-	@echo "make soak    the long campaigns in full"
-	@echo "make bench   beside Spark, dask, DuckDB and Polars; flags in BENCH, such as BENCH='--only write'"
-	@echo "make bench-storage   requests and credits on S3, cleanup beside rmtree"
-	@echo "make check   ruff, mypy --strict, import-linter, codespell"
-	@echo "make docs    write the generated tables anew"
-	@echo "make jar     build the plugin's jar from jars/src"
-	@echo "make setup   only the set-up in $(VENV)"
+	@echo "make setup          install this package and its tools into $(VENV)"
+	@echo "make demo           run the main job end to end, with a failing task: about a minute"
+	@echo "make test           run all tests: up to 25 minutes on 2 cores"
+	@echo "make soak           run the long test campaigns in full"
+	@echo "make check          run ruff, mypy --strict, import-linter, deptry, codespell"
+	@echo "make docs           regenerate the tables in docs/"
+	@echo "make jar            compile the plugin's jar from jars/src"
+	@echo "make bench          compare with Spark, dask, DuckDB and Polars; flags: BENCH='--only write'"
+	@echo "make bench-storage  count S3 requests, measure read credits, time gc against rmtree"
+	@echo "make clean          delete $(VENV) and build files"
 
 setup: $(STAMP)
 
@@ -67,11 +68,12 @@ bench-setup: setup
 	@$(BIN)/python -m pip install --quiet --editable '.[bench]' --config-settings editable_mode=compat
 
 check: setup
-	@echo "== ruff, mypy, import-linter, codespell"
+	@echo "== ruff, mypy, import-linter, deptry, codespell, generated docs"
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/python checks/dependencies.py
 	@$(BIN)/codespell
 	@$(BIN)/python docs/generate.py --check
 
