@@ -1,14 +1,11 @@
-"""Batches on their way out: in messages of a fair size, of which the next is made meanwhile."""
+"""Make the next batch of a stream in the background while the current one is sent."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Executor, wait
 
 import pyarrow as pa
-
-from ffq_spark.exchange.compute.batch_sizes import slices
-from ffq_spark.exchange.write.partitioner import join
 
 
 def one_ahead(batches: Iterator[pa.RecordBatch], makers: Executor) -> Iterator[pa.RecordBatch]:
@@ -36,14 +33,3 @@ def one_ahead(batches: Iterator[pa.RecordBatch], makers: Executor) -> Iterator[p
         if not coming.cancel():
             wait([coming])
         source.clear()
-
-
-def sized(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of at most `limit` bytes or one row, and few that are small.
-
-    >>> batch = pa.record_batch({"a": list(range(8))})
-    >>> [b.num_rows for b in sized([batch.slice(0, 1), batch.slice(1, 1), batch], 32)]
-    [2, 4, 4]
-    """
-    for batch in join(batches, limit):
-        yield from slices(batch, limit)

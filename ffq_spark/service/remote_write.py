@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from ffq_spark.errors import CommitUnknown, ExchangeMismatch, Unavailable
-from ffq_spark.service.batching import sized
+from ffq_spark.exchange.compute.batch_sizes import resize
 from ffq_spark.service.line import Line
 from ffq_spark.service.wire import Attempt, Done
 
@@ -49,7 +49,7 @@ class RemoteWrite:
         writer, answers = line.client.do_put(descriptor, self._schema, line.options)
         try:
             count = 0
-            for batch in sized(rows, _UPLOAD_BYTES):
+            for batch in resize(rows, _UPLOAD_BYTES):
                 writer.write_batch(batch)
                 count += batch.num_rows
             writer.write_metadata(Done(count).encode())

@@ -8,11 +8,11 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from ffq_spark.exchange.compute.batch_sizes import resize
 from ffq_spark.exchange.read.bounded import Limits
 from ffq_spark.exchange.read.part_schema import part_schema
 from ffq_spark.options import ServeOptions
 from ffq_spark.service import fetching, reading
-from ffq_spark.service.batching import sized
 from ffq_spark.service.roots import Roots
 from ffq_spark.service.share import Share
 from ffq_spark.service.wire import Fetch
@@ -43,4 +43,4 @@ class Sending:
         return schema, self._sized(lambda: fetching.part_batches(store, part, schema, limits))
 
     def _sized(self, batches: Batches) -> Batches:
-        return lambda: sized(batches(), self._share.message_bytes)
+        return lambda: resize(batches(), self._share.message_bytes)

@@ -1,4 +1,4 @@
-"""Batches on their way out: none too large, and no reader waits for another's."""
+"""Batches made ahead: no reader waits for another's, and an error reaches its reader."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pytest
 
-from ffq_spark.service.batching import one_ahead, sized
+from ffq_spark.service.batching import one_ahead
 
 
 @contextmanager
@@ -54,10 +54,3 @@ def test_an_error_of_a_batch_is_the_readers() -> None:
 
     with ThreadPoolExecutor(1) as makers, pytest.raises(ValueError, match="no second one"):
         list(one_ahead(broken(), makers))
-
-
-def test_messages_are_small_enough_where_rows_differ_in_size() -> None:
-    batch = pa.record_batch({"text": ["x" * (9_000 if n > 190 else 1) for n in range(200)]})
-    found = list(sized([batch], 10_000))
-    assert pa.Table.from_batches(found).equals(pa.Table.from_batches([batch]))
-    assert max(message.nbytes for message in found) <= 10_000

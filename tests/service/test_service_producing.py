@@ -436,7 +436,7 @@ def test_rows_in_a_wrong_partition_are_refused(service: Connection, root: str) -
     """A reader that looks for their key would miss them."""
     step = begin(service)
     written(root, step.query, partitions=PARTITIONS - 1)
-    with pytest.raises(CorruptPart, match="rows of other partitions"):
+    with pytest.raises(CorruptPart, match="belong to another partition"):
         step.register(0, 1)
 
 

@@ -1,19 +1,49 @@
-"""Batches cut into pieces that are small enough."""
+"""Split and join record batches, so that each stays near a wanted size in bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
+ROW_OVERHEAD = 8
+"""Bytes that sorting or arranging a batch needs for each row, besides the row itself."""
 
-def slices(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in pieces of at most `limit` bytes, or of one row; nothing is copied.
 
-    Halves, again and again: rows may differ in size, so an average says little of a piece.
+def batch_cost(batch: pa.RecordBatch) -> int:
+    """Return the bytes of memory that a buffered batch needs.
+
+    >>> batch_cost(pa.record_batch({"a": [1, 2]}))
+    32
+    """
+    return int(batch.nbytes + batch.num_rows * ROW_OVERHEAD)
+
+
+def split_evenly(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
+    """Slice a batch into pieces with equal numbers of rows, of about `limit` bytes each.
+
+    The size of a piece is estimated from the average row, so a piece of wide rows may exceed the
+    limit. Nothing is copied.
+
+    >>> [piece.num_rows for piece in split_evenly(pa.record_batch({"a": list(range(9))}), 64)]
+    [3, 3, 3]
+    """
+    count = min(-(-batch_cost(batch) // limit), batch.num_rows)
+    if count <= 1:
+        yield batch
+        return
+    rows = -(-batch.num_rows // count)
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
+
+
+def split_within(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
+    """Slice a batch into pieces of at most `limit` bytes, or of one row; skip an empty batch.
+
+    The batch is halved until every piece fits, because rows may differ in size. Nothing is copied.
 
     >>> batch = pa.record_batch({"a": ["x" * 90, "y", "z", "u"]})
-    >>> [piece.num_rows for piece in slices(batch, 30)]
+    >>> [piece.num_rows for piece in split_within(batch, 30)]
     [1, 1, 2]
     """
     half = batch.num_rows // 2
@@ -21,5 +51,40 @@ def slices(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
         if batch.num_rows:
             yield batch
         return
-    yield from slices(batch.slice(0, half), limit)
-    yield from slices(batch.slice(half), limit)
+    yield from split_within(batch.slice(0, half), limit)
+    yield from split_within(batch.slice(half), limit)
+
+
+def join_small(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+    """Concatenate neighbouring batches as long as they have at most `limit` bytes together.
+
+    >>> one = pa.record_batch({"a": [1]})
+    >>> [batch.num_rows for batch in join_small([one, one, one], 16)]
+    [2, 1]
+    """
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if held and size + batch.nbytes > limit:
+            yield concat(held)
+            held, size = [], 0
+        held.append(batch)
+        size += batch.nbytes
+    if held:
+        yield concat(held)
+
+
+def resize(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+    """Return the same rows in batches of at most `limit` bytes or one row, of which few are small.
+
+    >>> batch = pa.record_batch({"a": list(range(8))})
+    >>> [b.num_rows for b in resize([batch.slice(0, 1), batch.slice(1, 1), batch], 32)]
+    [2, 4, 4]
+    """
+    for batch in join_small(batches, limit):
+        yield from split_within(batch, limit)
+
+
+def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Concatenate batches of one schema; a single batch is returned without a copy."""
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

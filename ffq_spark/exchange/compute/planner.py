@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Group:
-    """What one read task reads: whole partitions, or one shard of one partition."""
+class TaskParts:
+    """The parts that one read task reads: whole partitions, or one shard of one partition."""
 
     partitions: tuple[int, ...]
     shard: int = 0
@@ -25,7 +25,7 @@ def plan(
     min_tasks: int = 1,
     max_tasks: int = 0,
     pieces: Mapping[int, int] | None = None,
-) -> list[Group]:
+) -> list[TaskParts]:
     """Group the partitions that have bytes; `max_tasks` 0 sets no limit.
 
     `pieces` tells of how many each partition consists: it cannot have more shards.
@@ -78,10 +78,10 @@ def _sharded(
     target: int,
     max_tasks: int,
     pieces: Mapping[int, int] | None,
-) -> list[Group]:
+) -> list[TaskParts]:
     is_heavy = _heavy(sorted(sizes.values()), target)
     room = max_tasks - len(groups) if max_tasks else None
-    planned: list[Group] = []
+    planned: list[TaskParts] = []
     for group in groups:
         size = sizes[group[0]]
         shards = 1
@@ -92,7 +92,7 @@ def _sharded(
             if room is not None:
                 shards = min(shards, 1 + room)
                 room -= shards - 1
-        planned += [Group(tuple(group), shard, shards) for shard in range(shards)]
+        planned += [TaskParts(tuple(group), shard, shards) for shard in range(shards)]
     return planned
 
 

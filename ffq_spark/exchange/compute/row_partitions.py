@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from ffq_spark.errors import CorruptPart
 from ffq_spark.format.hashing import partition_ids
 from ffq_spark.format.records import ExchangeRecord
 
@@ -30,6 +31,19 @@ def row_partitions(exchange: ExchangeRecord, batch: pa.RecordBatch) -> NDArray[n
     if exchange.weight is not None and exchange.hash == "ffq":
         keys = [_normalised(key) if pa.types.is_floating(key.type) else key for key in keys]
     return partition_ids(keys, exchange.partitions, exchange.hash)
+
+
+def check_placed(exchange: ExchangeRecord, batch: pa.RecordBatch, reduce: int, path: str) -> None:
+    """Raise CorruptPart if a row of a part belongs to another partition than the part's.
+
+    An exchange without keys places its rows anywhere.
+    """
+    if not exchange.keys:
+        return
+    misplaced = int(np.count_nonzero(row_partitions(exchange, batch) != reduce))
+    if misplaced:
+        message = f"{misplaced} rows belong to another partition than {reduce}"
+        raise CorruptPart(f"{message} by hash={exchange.hash}", path=path)
 
 
 def _normalised(column: pa.Array) -> pa.Array:

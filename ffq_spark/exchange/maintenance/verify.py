@@ -10,14 +10,13 @@ import pyarrow as pa
 
 from ffq_spark.errors import CorruptPart, CorruptRecord, FfqError
 from ffq_spark.exchange.attempts.stored import read_index
-from ffq_spark.exchange.compute.row_partitions import row_partitions
+from ffq_spark.exchange.compute.row_partitions import check_placed
 from ffq_spark.exchange.compute.sorting import check_sorted
 from ffq_spark.exchange.read.column_ranges import check_directory
 from ffq_spark.exchange.read.parts import Part, decode_part, fetch_part
 from ffq_spark.exchange.scan.snapshot import READ_SCHEMA, Snapshot
 from ffq_spark.format.paths import AttemptId
 from ffq_spark.format.payload import Decoder
-from ffq_spark.format.records import ExchangeRecord
 from ffq_spark.store import Store
 
 Progress = Callable[[int, int], None]
@@ -100,16 +99,8 @@ def _check_part(snapshot: Snapshot, part: Part, order: Sequence[str]) -> Iterato
     check_directory(exchange.schema, part, data, path)
     batches = decode_part(Decoder(exchange.schema), part, data, path)
     for batch in check_sorted(batches, order, path):
-        _check_places(exchange, batch, part, path)
+        check_placed(exchange, batch, part["reduce"], path)
         yield
-
-
-def _check_places(exchange: ExchangeRecord, batch: pa.RecordBatch, part: Part, path: str) -> None:
-    if not exchange.keys:
-        return
-    wrong = int(np.count_nonzero(row_partitions(exchange, batch) != part["reduce"]))
-    if wrong:
-        raise CorruptPart(f"{wrong} rows belong to another partition", path=path)
 
 
 def _attempts(parts: pa.Table) -> set[AttemptId]:

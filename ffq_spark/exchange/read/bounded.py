@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ffq_spark.exchange.compute.batch_sizes import slices
+from ffq_spark.exchange.compute.batch_sizes import split_within
 from ffq_spark.exchange.compute.spill import Spilled, SpillFile
 from ffq_spark.exchange.read.column_ranges import Selection
 from ffq_spark.exchange.read.part_file import (
@@ -118,7 +118,7 @@ def _batches(
         for batch, place in _loaded(stream, path, decoder, limits, full=full):
             rows += batch.num_rows
             batches += 1
-            for piece in slices(batch, limits.batch_bytes):
+            for piece in split_within(batch, limits.batch_bytes):
                 yield _copied(piece, place) if place else piece
     check_counts(rows, batches, part, path)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ffq_spark.errors import BadOption
-from ffq_spark.exchange.compute.planner import Group, plan
+from ffq_spark.exchange.compute.planner import TaskParts, plan
 from ffq_spark.exchange.read.parts import RANGES_AT_ONCE
 from ffq_spark.options import MAX_PARTITIONS, ReadOptions
 from ffq_spark.store.multipart import BLOCKS_AT_ONCE, PART_BYTES
@@ -184,12 +184,12 @@ def upload_requests(size: int) -> int:
     return 1 if blocks <= BLOCKS_AT_ONCE else 1 + blocks + 1
 
 
-def _groups(shape: Shape) -> list[Group]:
+def _groups(shape: Shape) -> list[TaskParts]:
     sizes = dict.fromkeys(range(shape.partitions), shape.maps * shape.part_bytes)
     return plan(sizes, shape.task_bytes, pieces=dict.fromkeys(sizes, shape.maps))
 
 
-def _packed_gets(shape: Shape, groups: list[Group]) -> int:
+def _packed_gets(shape: Shape, groups: list[TaskParts]) -> int:
     """Neighbours in one object are read together; a task reads of every map task's object."""
     together = max(1, _JOINED_BYTES // shape.part_bytes)
     # The shards of one partition share its parts, one of each map task, among them.

@@ -14,10 +14,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ffq_spark.exchange.compute.batch_sizes import (
+    ROW_OVERHEAD,
+    batch_cost,
+    join_small,
+    split_evenly,
+)
 from ffq_spark.exchange.compute.merge import merge_sorted
 from ffq_spark.exchange.compute.spill import spill_directory
 from ffq_spark.exchange.write.job import WriteJob
-from ffq_spark.exchange.write.partitioner import Block, Group, arrange, groups, join, row_counts
+from ffq_spark.exchange.write.partitioner import Block, Group, arrange, groups, row_counts
 from ffq_spark.format import statistics
 
 # Arrow's 32-bit string offsets bound what one batch may hold.
@@ -27,7 +33,6 @@ _PART_BATCH_BYTES = 16 << 20
 _BLOCK_BYTES = 2 << 20
 # Rows that are sorted exist three times for a moment: all of them may be of one partition.
 _COPIES, _COPIES_TO_SORT = 1.25, 3.25
-_ROW_OVERHEAD = 8
 _MERGE_WAYS = 256
 _LEAST_SPILL_BATCH = 64 << 10
 
@@ -51,9 +56,9 @@ class Runs:
         """Take a batch; what exceeds the limit goes to disk."""
         if not batch.num_rows:
             return
-        for piece in split(batch, self._block_bytes):
+        for piece in split_evenly(batch, self._block_bytes):
             self._batches.append(piece)
-            self._waiting += cost(piece)
+            self._waiting += batch_cost(piece)
             if self._waiting >= self._block_bytes:
                 self._arrange()
                 if self._buffered >= self._run_bytes:
@@ -65,7 +70,7 @@ class Runs:
         self._batches, self._waiting = [], 0
         self._blocks.append(block)
         # Sorting needs the order of each row besides.
-        order = block.batch.num_rows * _ROW_OVERHEAD if self._job.sort_by else 0
+        order = block.batch.num_rows * ROW_OVERHEAD if self._job.sort_by else 0
         self._buffered += block.nbytes + order
 
     def _groups(self) -> Iterator[Group]:
@@ -109,8 +114,8 @@ class Runs:
         """
         sources = [run.batches(reduce) for run in self._runs]
         if self._job.sort_by and len(sources) > 1:
-            return join(merge_sorted(sources, self._job.sort_by), _PART_BATCH_BYTES)
-        return join((batch for source in sources for batch in source), _PART_BATCH_BYTES)
+            return join_small(merge_sorted(sources, self._job.sort_by), _PART_BATCH_BYTES)
+        return join_small((batch for source in sources for batch in source), _PART_BATCH_BYTES)
 
     def close(self) -> None:
         """Give back the disk space."""
@@ -148,7 +153,7 @@ class MemoryRun:
         while self._next is not None and self._next[0] == reduce:
             batch = self._next[1]
             self._next = next(self._segments, None)
-            yield from split(batch, _PART_BATCH_BYTES)
+            yield from split_evenly(batch, _PART_BATCH_BYTES)
 
     def close(self) -> None:
         pass
@@ -189,24 +194,8 @@ def _spill(sink: pa.NativeFile, groups: Iterable[Group], batch_bytes: int) -> It
     for group in groups:
         writer = writer or pa.ipc.new_file(sink, group.batch.schema)
         for reduce, segment in group.segments():
-            for batch in split(segment, batch_bytes):
+            for batch in split_evenly(segment, batch_bytes):
                 writer.write_batch(batch)
                 yield reduce
     if writer is not None:
         writer.close()
-
-
-def cost(batch: pa.RecordBatch) -> int:
-    """The memory that a buffered batch needs."""
-    return int(batch.nbytes + batch.num_rows * _ROW_OVERHEAD)
-
-
-def split(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
-    """Slices of about equal length that hold at most about `limit` bytes each."""
-    count = min(-(-cost(batch) // limit), batch.num_rows)
-    if count <= 1:
-        yield batch
-        return
-    rows = -(-batch.num_rows // count)
-    for start in range(0, batch.num_rows, rows):
-        yield batch.slice(start, rows)

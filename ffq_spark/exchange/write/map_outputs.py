@@ -11,12 +11,11 @@ import json
 import secrets
 from collections.abc import Iterator
 
-import numpy as np
 import pyarrow as pa
 
-from ffq_spark.errors import BadCommit, BadOption, CorruptPart, Fenced, NoAttempts
+from ffq_spark.errors import BadCommit, BadOption, Fenced, NoAttempts
 from ffq_spark.exchange.attempts import stored
-from ffq_spark.exchange.compute.row_partitions import row_partitions
+from ffq_spark.exchange.compute.row_partitions import check_placed
 from ffq_spark.exchange.compute.sorting import check_sorted
 from ffq_spark.exchange.ledger.ledger import AttemptOutput
 from ffq_spark.exchange.read.bounded import Limits, read_large_part
@@ -148,9 +147,7 @@ def _placed(store: Store, job: WriteJob, part: Part, checked: Checked) -> Iterat
         validate(batch, path, full=True, any_bytes=False)
         if exchange.weight is not None and batch.column(exchange.weight).null_count:
             raise BadCommit(f"a row has no weight: {path}")
-        if exchange.partitions > 1 and np.any(row_partitions(exchange, batch) != part["reduce"]):
-            told = f"rows of other partitions than {part['reduce']} by hash={exchange.hash}"
-            raise CorruptPart(told, path=path)
+        check_placed(exchange, batch, part["reduce"], path)
         yield batch
 
 

@@ -7,7 +7,7 @@ row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ffq_spark.exchange.compute.batch_sizes import concat, join_small
 from ffq_spark.exchange.compute.row_partitions import row_partitions
 from ffq_spark.exchange.write.job import WriteJob
 from ffq_spark.format.ordering import sort_indices
@@ -104,7 +105,7 @@ def _gathered(
         for partition in range(first, last):
             yield from _gathered(batches, bounds, partition, partition + 1, job, limit)
     elif slices:
-        whole = iter([_sorted(slices, job)]) if job.sort_by else join(slices, limit)
+        whole = iter([_sorted(slices, job)]) if job.sort_by else join_small(slices, limit)
         yield from (_Rows(batch, np.array([first]), np.array([0])) for batch in whole)
 
 
@@ -146,7 +147,7 @@ def _together(
     slices: Sequence[pa.RecordBatch], counts: NDArray[np.int32], first: int, job: WriteJob
 ) -> _Rows:
     """Slices of several partitions as rows of one after the other."""
-    whole = _joined(slices)
+    whole = concat(slices)
     numbers = np.arange(first, first + counts.shape[1], dtype=np.uint16)
     ids = np.repeat(np.tile(numbers, len(counts)), counts.ravel())
     if job.sort_by:
@@ -161,23 +162,5 @@ def _together(
 
 
 def _sorted(slices: Sequence[pa.RecordBatch], job: WriteJob) -> pa.RecordBatch:
-    whole = _joined(slices)
+    whole = concat(slices)
     return whole.take(sort_indices([whole.column(name) for name in job.sort_by]))
-
-
-def join(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
-    """Neighbouring batches together, up to `limit` bytes."""
-    held: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        if held and size + batch.nbytes > limit:
-            yield _joined(held)
-            held, size = [], 0
-        held.append(batch)
-        size += batch.nbytes
-    if held:
-        yield _joined(held)
-
-
-def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

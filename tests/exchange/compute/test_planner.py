@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ffq_spark.exchange.compute.planner import Group, plan
+from ffq_spark.exchange.compute.planner import TaskParts, plan
 from ffq_spark.exchange.scan.tasks import read_tasks
 from ffq_spark.options import ReadOptions
 
@@ -20,8 +20,8 @@ least = st.integers(1, 40)
 most = st.integers(0, 40)
 
 
-def whole(*partitions: int) -> Group:
-    return Group(partitions)
+def whole(*partitions: int) -> TaskParts:
+    return TaskParts(partitions)
 
 
 @pytest.mark.parametrize(
@@ -32,15 +32,15 @@ def whole(*partitions: int) -> Group:
             {0: 8, 1: 120, 2: 8, 3: 8},
             32,
             (1, 8),
-            [whole(0), *(Group((1,), shard, 4) for shard in range(4)), whole(2, 3)],
+            [whole(0), *(TaskParts((1,), shard, 4) for shard in range(4)), whole(2, 3)],
         ),
         ({0: 1, 1: 1, 2: 1, 3: 1, 4: 1}, 100, (2, 0), [whole(0, 1), whole(2, 3, 4)]),
         ({0: 1, 1: 1, 2: 1}, 100, (9, 0), [whole(0), whole(1), whole(2)]),
         ({0: 30, 1: 30, 2: 30}, 30, (1, 2), [whole(0), whole(1, 2)]),
-        ({5: 100}, 50, (1, 0), [Group((5,), 0, 2), Group((5,), 1, 2)]),
-        ({5: 51}, 50, (1, 0), [Group((5,), 0, 2), Group((5,), 1, 2)]),
+        ({5: 100}, 50, (1, 0), [TaskParts((5,), 0, 2), TaskParts((5,), 1, 2)]),
+        ({5: 51}, 50, (1, 0), [TaskParts((5,), 0, 2), TaskParts((5,), 1, 2)]),
         ({5: 50}, 50, (1, 0), [whole(5)]),
-        ({5: 1000}, 50, (1, 3), [Group((5,), shard, 3) for shard in range(3)]),
+        ({5: 1000}, 50, (1, 3), [TaskParts((5,), shard, 3) for shard in range(3)]),
         ({5: 1000}, 50, (1, 1), [whole(5)]),
         # Above the target, yet like its neighbours: not heavy.
         ({0: 30, 1: 30, 2: 30}, 25, (1, 0), [whole(0), whole(1), whole(2)]),
@@ -48,14 +48,14 @@ def whole(*partitions: int) -> Group:
     ],
 )
 def test_plans_follow_ffqs_rules(
-    observed: dict[int, int], target: int, limits: tuple[int, int], expected: list[Group]
+    observed: dict[int, int], target: int, limits: tuple[int, int], expected: list[TaskParts]
 ) -> None:
     assert plan(observed, target, *limits) == expected
 
 
 def test_a_partition_has_no_more_shards_than_pieces() -> None:
     found = plan({0: 1000, 1: 1000, 2: 4}, 10, 1, 9, pieces={0: 3, 1: 1, 2: 2})
-    assert found == [*(Group((0,), shard, 3) for shard in range(3)), whole(1), whole(2)]
+    assert found == [*(TaskParts((0,), shard, 3) for shard in range(3)), whole(1), whole(2)]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ import pytest
 
 from ffq_spark import Exchange
 from ffq_spark.errors import CorruptPart, StoreFailed
-from ffq_spark.exchange.compute.batch_sizes import slices
 from ffq_spark.exchange.exchange import python_options
 from ffq_spark.exchange.read.bounded import Limits, read_bounded
 from ffq_spark.exchange.read.one_part import registered_part
@@ -83,15 +82,6 @@ def test_a_file_that_changes_after_it_was_checked_is_an_error_before_its_bytes_a
     assert take(source, PIECE_BYTES) == data[:PIECE_BYTES]
     with pytest.raises(CorruptPart, match="changed while it was read"):
         take(source, 1)
-
-
-def test_pieces_are_small_enough_where_rows_differ_in_size() -> None:
-    batch = pa.record_batch({"text": ["x" * (20_000 if i > 90 else 1) for i in range(100)]})
-    pieces = list(slices(batch, 30_000))
-    assert pa.Table.from_batches(pieces).equals(pa.Table.from_batches([batch]))
-    assert all(piece.nbytes <= 30_000 for piece in pieces) and len(pieces) < 20
-    assert [piece.num_rows for piece in slices(batch.slice(90, 4), 10)] == [1, 1, 1, 1]
-    assert list(slices(batch.slice(0, 0), 10)) == []
 
 
 # --- what storage may hold instead of a part ---------------------------------------------------

@@ -144,7 +144,7 @@ def test_rows_of_a_z_set_that_lie_apart_are_found(root: str) -> None:
     job = WriteJob.of(exchange, query, options)
     apart = replace(job, exchange=replace(exchange, weight=None))
     output = write_attempt(store, apart, 0, 1, [batch])
-    with pytest.raises(CorruptPart, match="rows of other partitions"):
+    with pytest.raises(CorruptPart, match="belong to another partition"):
         examine(store, job, output.id)
     Ledger(store).commit(query, exchange, [output], job.stats_fields)
     findings = Exchange(root).verify().findings

@@ -11,14 +11,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ffq_spark.exchange.exchange import Exchange
 from ffq_spark.exchange.write.batch_write import write_batches
-from ffq_spark.exchange.write.buffer import Runs, cost, split
+from ffq_spark.exchange.write.buffer import Runs
 from ffq_spark.exchange.write.job import WriteJob
-from ffq_spark.exchange.write.partitioner import join
 from ffq_spark.format import manifest
 from ffq_spark.format.records import ExchangeRecord, QueryRecord
 from ffq_spark.options import WriteOptions
@@ -225,30 +222,3 @@ def test_one_row_may_be_larger_than_the_buffer(root: str) -> None:
     write_batches(root, [batch], options=options(2, 64 * KIB))
     found = Exchange(root).read().read_all().sort_by("k")
     assert found["text"].to_pylist() == texts
-
-
-# --- cutting and joining ----------------------------------------------------------------------
-
-
-@given(st.integers(0, 300), st.integers(1, 10_000))
-def test_slices_are_the_batch_and_none_is_much_above_the_limit(count: int, limit: int) -> None:
-    batch = pa.record_batch({"k": pa.array(range(count), pa.int64())})
-    slices = list(split(batch, limit))
-    assert pa.Table.from_batches(slices).combine_chunks() == pa.Table.from_batches([batch])
-    assert all(piece.num_rows for piece in slices) or count == 0
-    row = cost(batch) // max(count, 1)
-    assert all(cost(piece) <= limit + row for piece in slices)
-
-
-@given(st.lists(st.integers(1, 50), max_size=20), st.integers(1, 1000))
-def test_joined_batches_are_the_same_rows_up_to_the_limit(sizes: list[int], limit: int) -> None:
-    starts = np.cumsum([0, *sizes])
-    batches = [
-        pa.record_batch({"k": pa.array(range(start, start + size), pa.int64())})
-        for start, size in zip(starts.tolist(), sizes, strict=False)
-    ]
-    joined = list(join(iter(batches), limit))
-    assert [k for batch in joined for k in batch["k"].to_pylist()] == list(range(sum(sizes)))
-    largest = max((batch.nbytes for batch in batches), default=0)
-    assert all(batch.nbytes <= max(limit, largest) for batch in joined)
-    assert all(one.nbytes + two.nbytes > limit for one, two in pairwise(joined))
