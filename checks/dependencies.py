@@ -73,7 +73,7 @@ def requirements(extras: tuple[str, ...]) -> Iterator[str]:
 
 
 def first_party() -> Iterator[str]:
-    """Yield the modules of this repository: tests and benchmarks import their neighbours by name."""
+    """Yield this repository's modules: tests and benchmarks import their neighbours by name."""
     yield from ("ffq_spark", "pyspark_ffqshuffle")
     for directory in ("tests", "benchmarks"):
         yield from sorted({path.stem for path in (TOP / directory).rglob("*.py")})
