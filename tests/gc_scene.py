@@ -12,7 +12,7 @@ from ffq_spark import Exchange
 from ffq_spark.exchange.ledger import leases
 from ffq_spark.exchange.ledger.ledger import AttemptOutput, Ledger
 from ffq_spark.exchange.maintenance.deletion import GcReport
-from ffq_spark.exchange.maintenance.gc import collect
+from ffq_spark.exchange.maintenance.gc import collect_garbage
 from ffq_spark.exchange.write.attempt_writer import write_attempt
 from ffq_spark.exchange.write.batch_write import prepare
 from ffq_spark.exchange.write.job import WriteJob
@@ -83,8 +83,8 @@ class Scene:
         assert found is not None
         return found
 
-    def collect(self, now: int, ttl_ms: int = TTL_MS, **options: Any) -> GcReport:
-        return collect(self.store, ttl_ms=ttl_ms, now=now, **options)
+    def gc(self, now: int, ttl_ms: int = TTL_MS, **options: Any) -> GcReport:
+        return collect_garbage(self.store, ttl_ms=ttl_ms, now=now, **options)
 
     def data(self, query: int | None = None, attempt: int | None = None) -> set[str]:
         """The data files that there are; of a query; of an attempt of its first map task."""

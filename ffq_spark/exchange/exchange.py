@@ -20,8 +20,13 @@ from ffq_spark.exchange.ledger import pause as pausing
 from ffq_spark.exchange.ledger.cancel import USER_CANCELED, request_cancel
 from ffq_spark.exchange.ledger.consumers import ConsumerRecord, HoldRecord
 from ffq_spark.exchange.ledger.ledger import Ledger
-from ffq_spark.exchange.maintenance.deletion import GcReport, OnRemoved
-from ffq_spark.exchange.maintenance.gc import DEFAULT_TTL_SECONDS, collect, inactive_queries
+from ffq_spark.exchange.maintenance.deletion import GcReport
+from ffq_spark.exchange.maintenance.gc import (
+    DEFAULT_TTL_SECONDS,
+    OnRemoved,
+    collect_garbage,
+    inactive_queries,
+)
 from ffq_spark.exchange.maintenance.verify import Progress, VerifyReport, verify_snapshot
 from ffq_spark.exchange.maintenance.versions import Version, rollback, versions
 from ffq_spark.exchange.read.one_part import registered_part
@@ -234,7 +239,7 @@ class Exchange:
         `retention` seconds after it was replaced, a version's data goes too; the newest two stay.
         The report counts; `on_removed` is called with the name of every attempt directory.
         """
-        return collect(
+        return collect_garbage(
             self._store,
             ttl_ms=_milliseconds(ttl, "ttl"),
             dry_run=dry_run,

@@ -28,7 +28,7 @@ from ffq_spark.errors import FfqError
 from ffq_spark.exchange.attempts.task_log import Event, write_events
 from ffq_spark.exchange.ledger.abandon import end_abandoned
 from ffq_spark.exchange.ledger.cancel import read_cancel
-from ffq_spark.exchange.maintenance.gc import collect
+from ffq_spark.exchange.maintenance.gc import collect_garbage
 from ffq_spark.spark.lease_keeper import LeaseKeeper
 from ffq_spark.store import Store
 
@@ -215,7 +215,7 @@ class Steward:
             self._try(self._collect, store)
 
     def _collect(self, store: Store) -> None:
-        for problem in collect(store, ttl_ms=self._cleanup["ttl_ms"]).problems:
+        for problem in collect_garbage(store, ttl_ms=self._cleanup["ttl_ms"]).problems:
             logger.warning("cleanup of %s: %s", store.root, problem)
 
     def _try(self, work: Callable[[Any], None], subject: Any) -> bool:

@@ -21,7 +21,7 @@ from hypothesis.stateful import invariant, precondition, rule
 from ffq_spark.exchange.ledger import leases
 from ffq_spark.exchange.ledger.abandon import end_abandoned
 from ffq_spark.exchange.ledger.ledger import Ledger
-from ffq_spark.exchange.maintenance.gc import collect
+from ffq_spark.exchange.maintenance.gc import collect_garbage
 from ffq_spark.format import ids
 from ffq_spark.format.records import QueryRecord
 from ffq_spark.store import Store
@@ -147,11 +147,11 @@ class StewardRules:
     @precondition(lambda self: self.driven and self.room)
     @rule(ttl_ms=st.sampled_from([0, 10_000]))
     def collect_garbage(self: Any, ttl_ms: int) -> None:
-        self.start("collect", lambda store: collect(store, ttl_ms=ttl_ms).problems)
+        self.start("gc", lambda store: collect_garbage(store, ttl_ms=ttl_ms).problems)
 
     @precondition(lambda self: len(self.driven) < 2)
     @rule(dies=st.booleans(), away=st.integers(1, 3), restarts=st.booleans())
-    def collect_beside_a_long_write(self: Any, dies: bool, away: int, restarts: bool) -> None:
+    def gc_beside_a_long_write(self: Any, dies: bool, away: int, restarts: bool) -> None:
         """The steward may be away for a third of the lease, two thirds, or all of it."""
         self.drive("append", True)
         driven = list(self.driven.values())[-1]
@@ -161,15 +161,15 @@ class StewardRules:
         if restarts:
             driven.steward_lives = True
             self.renew(driven)
-        collector = self.start("collect", lambda store: collect(store, ttl_ms=0).problems)
-        collector.process.advance("the end")
-        self.check_end(collector)
+        gc_run = self.start("gc", lambda store: collect_garbage(store, ttl_ms=0).problems)
+        gc_run.process.advance("the end")
+        self.check_end(gc_run)
 
     def check_settle(self: Any, running: Any, error: BaseException | None) -> None:
         if not self.is_excused(running, error) and running.process.result is not None:
             assert running.query in truth.outcomes(self.root)
 
-    def check_collect(self: Any, running: Any, error: BaseException | None) -> None:
+    def check_gc(self: Any, running: Any, error: BaseException | None) -> None:
         if not self.is_excused(running, error) and not running.faults:
             assert running.process.result == []
 

@@ -18,7 +18,7 @@ from ffq_spark.errors import FfqError
 from ffq_spark.errors import Rows as Claim
 from ffq_spark.exchange.ledger import ledger
 from ffq_spark.exchange.ledger.ledger import Ledger
-from ffq_spark.exchange.maintenance.gc import collect
+from ffq_spark.exchange.maintenance.gc import collect_garbage
 from ffq_spark.exchange.maintenance.versions import rollback
 from ffq_spark.exchange.write.batch_write import write_batches
 from ffq_spark.exchange.write.shared_write import Upload
@@ -119,7 +119,7 @@ def check(scene: Scene, place: Place, fault: Fault, claim: Claim | None) -> None
     expected = scene.without if claim is Claim.NEVER else scene.with_it
     assert seen == expected, about
     # Neither a later reader nor a collector that comes after the lease makes more of it.
-    collect(store_at(place), ttl_ms=0, now=now_ms() + 48 * 3600 * 1000)
+    collect_garbage(store_at(place), ttl_ms=0, now=now_ms() + 48 * 3600 * 1000)
     Ledger(store_at(place)).roll_forward()
     assert visible(place) == expected, f"after a cleanup: {about}"
     if claim is Claim.NEVER:

@@ -27,7 +27,7 @@ from ffq_spark.errors import AlreadyCommitted, BadCommit, ExchangeMismatch, Fenc
 from ffq_spark.exchange.attempts.states import attempt_states
 from ffq_spark.exchange.attempts.status import QueryState, query_status
 from ffq_spark.exchange.ledger.ledger import AttemptOutput, Ledger
-from ffq_spark.exchange.maintenance.gc import collect
+from ffq_spark.exchange.maintenance.gc import collect_garbage
 from ffq_spark.exchange.write.attempt_writer import write_attempt
 from ffq_spark.exchange.write.batch_write import prepare, write_batches
 from ffq_spark.exchange.write.job import WriteJob
@@ -158,7 +158,7 @@ def test_of_two_first_writes_that_disagree_one_counts_and_the_other_knows(tmp_pa
     lost = jobs[0][0].query.query
     assert query_status(store, lost).state is QueryState.FAILED
     assert {state.state for state in attempt_states(store, lost)} == {"stale"}
-    collect(store, ttl_ms=0, now=now_ms() + 1000)
+    collect_garbage(store, ttl_ms=0, now=now_ms() + 1000)
     assert not list(attempt_states(store, lost))
     assert visible(place) == rows_of([NEW])
 

@@ -1,26 +1,27 @@
-"""Removing directories as they are met: a page of files at a time, counted, never listed."""
+"""Deletion of directories in pages of bounded size, counted in a report."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ffq_spark.exchange.attempts import stored
 from ffq_spark.format import paths
 from ffq_spark.store import Directory, Store
 
-_PAGE = 1000
-_PROBLEMS = 1000
-# An attempt without its index is taken for one under way: the index goes last, so that whoever
-# comes after a crash finishes the work.
+_PAGE_FILES = 1000
+_MAX_PROBLEMS = 1000
+# An attempt without its index counts as unfinished. Deleting the index last lets the next run
+# recognise, and finish, an attempt whose deletion was interrupted.
 _ORDER = {paths.INDEX_BIN: 1, paths.INDEX_JSON: 2}
-
-OnRemoved = Callable[[str], None]
 
 
 @dataclass
 class GcReport:
-    """How much was removed, or would be; what could not be read is listed and left alone."""
+    """Counts of what one gc run deleted, or would delete, and the problems that it met.
+
+    Data that belongs to an unreadable record or index is kept and listed in `problems`.
+    """
 
     dry_run: bool
     attempts: int = 0
@@ -33,60 +34,62 @@ class GcReport:
     more_problems: int = 0
 
     def add_problem(self, problem: str) -> None:
-        """Keep what went wrong; of very many, only the first."""
-        if len(self.problems) < _PROBLEMS:
+        """Add a problem to the report; after the first 1,000, only count it."""
+        if len(self.problems) < _MAX_PROBLEMS:
             self.problems.append(problem)
         else:
             self.more_problems += 1
 
 
-class Removal:
-    """Deletes what it is given, and tells the names of attempt directories once they are gone."""
+def delete_directories(
+    store: Store, directories: Iterable[Directory], report: GcReport
+) -> Iterator[str]:
+    """Delete directories with their files and yield each attempt directory once it is deleted.
 
-    def __init__(self, store: Store, report: GcReport, on_removed: OnRemoved | None) -> None:
-        self._store = store
-        self._report = report
-        self._on_removed = on_removed
-        self._files: list[tuple[str, int]] = []
-        self._directories: list[str] = []
-        self._last_attempt = ""
+    A dry run deletes nothing, but counts and yields the same.
 
-    def remove(self, directories: Iterable[Directory]) -> None:
-        """Remove the files of directories, and what a file system keeps of the directories."""
-        try:
-            for directory in directories:
-                if len(self._files) + len(directory.files) > _PAGE:
-                    self._flush()
-                self._files += sorted(directory.files, key=_order)
-                self._directories.append(directory.path)
-            self._flush()
-        finally:
-            # What one query could not remove is no concern of the next.
-            self._files, self._directories = [], []
+    >>> store, report = Store("memory://doc-deletion"), GcReport(dry_run=False)
+    >>> store.write("shuffle/7/0/0/1/part-0.ipc", [b"rows"])
+    >>> list(delete_directories(store, store.tree("shuffle/7"), report)), report.files
+    (['shuffle/7/0/0/1'], 1)
+    """
+    last_attempt = None
+    for page in _pages(directories):
+        files = [file for directory in page for file in sorted(directory.files, key=_order)]
+        if not report.dry_run:
+            store.delete_many([path for path, _ in files])
+            store.delete_directories([directory.path for directory in page])
+        report.files += len(files)
+        report.bytes += sum(size for _, size in files)
+        for directory in page:
+            attempt = stored.attempt_directory(directory.files[0][0]) if directory.files else None
+            # An object store may list one directory in several pieces.
+            if attempt is not None and attempt != last_attempt:
+                last_attempt = attempt
+                report.attempts += 1
+                yield attempt
 
-    def remove_file(self, path: str, size: int) -> None:
-        """Remove one file that is no attempt's; its directory stays."""
-        self._files.append((path, size))
-        self._flush()
 
-    def _flush(self) -> None:
-        files, directories = self._files, self._directories
-        self._files, self._directories = [], []
-        if not self._report.dry_run:
-            self._store.delete_many([path for path, _ in files])
-            self._store.delete_directories(directories)
-        self._report.files += len(files)
-        self._report.bytes += sum(size for _, size in files)
-        for path, _ in files:
-            self._count(path)
+def delete_file(store: Store, path: str, size: int, report: GcReport) -> None:
+    """Delete one file that belongs to no attempt; its directory stays."""
+    if not report.dry_run:
+        store.delete_many([path])
+    report.files += 1
+    report.bytes += size
 
-    def _count(self, path: str) -> None:
-        attempt = stored.attempt_directory(path)
-        if attempt is not None and attempt != self._last_attempt:
-            self._last_attempt = attempt
-            self._report.attempts += 1
-            if self._on_removed is not None:
-                self._on_removed(attempt)
+
+def _pages(directories: Iterable[Directory]) -> Iterator[list[Directory]]:
+    """Group directories into pages of at most 1,000 files, or of one larger directory."""
+    page: list[Directory] = []
+    files = 0
+    for directory in directories:
+        if page and files + len(directory.files) > _PAGE_FILES:
+            yield page
+            page, files = [], 0
+        page.append(directory)
+        files += len(directory.files)
+    if page:
+        yield page
 
 
 def _order(file: tuple[str, int]) -> int:

@@ -1,18 +1,18 @@
-"""Removing what no reader can ever need. Safe at any moment, repeated, and by two at once.
+"""Garbage collection: delete the data that no reader can need, without disturbing live writers.
 
-A query without an outcome is touched only after this process has won its outcome (LOST), and that
-only when its initiator's lease is gone. What a step registered is never touched while its step can
-be read. Outcomes are kept for ever: they are what refuses a driver that wakes up too late.
+A query without an outcome is touched only after its initiator's lease has lapsed and this process
+has created its outcome (LOST). The attempts that a step registered are kept while the step can be
+read. Outcomes are never deleted, because they refuse the commit of a driver that resumes too late.
+A run may be repeated, interrupted, or made by two processes at once.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ffq_spark.errors import BadOption, CorruptRecord, FfqError
 from ffq_spark.exchange.attempts import stored
@@ -21,9 +21,9 @@ from ffq_spark.exchange.ledger.claims import Claim
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.maintenance import retention
 from ffq_spark.exchange.maintenance.clock import trusted_now_ms
-from ffq_spark.exchange.maintenance.deletion import GcReport, OnRemoved, Removal
+from ffq_spark.exchange.maintenance.deletion import GcReport, delete_directories, delete_file
 from ffq_spark.exchange.maintenance.ffq_roots import map_tasks, stale_by_ffq, stale_without_records
-from ffq_spark.exchange.maintenance.recheck import Settled
+from ffq_spark.exchange.maintenance.recheck import RecheckTimes
 from ffq_spark.exchange.maintenance.versions import release_finished
 from ffq_spark.format import paths
 from ffq_spark.format.ids import query_time_ms
@@ -32,29 +32,31 @@ from ffq_spark.store import Directory, Store
 
 RULES = ("registered", "ffq")
 DEFAULT_TTL_SECONDS = 24 * 3600
-_EARLIEST_MS = 1_577_836_800_000  # 2020: no query number of ours is older
+_EARLIEST_MS = 1_577_836_800_000  # 2020: ffq_spark made no query number before.
 _LEFTOVER_MS = 3600 * 1000
+
+OnRemoved = Callable[[str], None]
 
 
 def inactive_queries(store: Store, now: int | None = None) -> dict[int, str]:
-    """Queries that are no longer active, and why: their outcome, or `lease gone`."""
+    """Map each query that is no longer active to the reason: its outcome, or `lease gone`."""
     moment = trusted_now_ms(store) if now is None else now
-    found: dict[int, str] = {}
+    reasons: dict[int, str] = {}
     opened, ended = _queries(store)
-    over = frozenset(ended)
+    has_outcome = frozenset(ended)
     for query in opened:
         try:
-            if query in over:
+            if query in has_outcome:
                 outcome = Ledger(store).outcome(query)
-                found[query] = outcome.outcome.value if outcome else "unknown"
+                reasons[query] = outcome.outcome.value if outcome else "unknown"
             elif not leases.is_active(store, _record(store, query), moment):
-                found[query] = "lease gone"
+                reasons[query] = "lease gone"
         except CorruptRecord as error:
-            found[query] = f"unreadable: {error}"
-    return found
+            reasons[query] = f"unreadable: {error}"
+    return reasons
 
 
-def collect(
+def collect_garbage(
     store: Store,
     *,
     ttl_ms: int,
@@ -64,105 +66,105 @@ def collect(
     now: int | None = None,
     on_removed: OnRemoved | None = None,
 ) -> GcReport:
-    """Remove stale attempts past the TTL, lost queries, expired steps and abandoned files.
+    """Delete stale attempts past the TTL, lost queries, expired steps and abandoned files.
 
-    `on_removed` is called with every attempt directory that is gone, or would go.
+    `on_removed` is called with every attempt directory that was deleted, or would be.
     """
     if rule not in RULES:
-        raise BadOption(f"rule={rule!r} is none of {', '.join(RULES)}", option="rule")
+        raise BadOption(f"rule={rule!r} must be one of {', '.join(RULES)}", option="rule")
     if ttl_ms < 0 or (retention_ms or 0) < 0:
-        raise BadOption("a time to live cannot be negative", option="ttl")
+        raise BadOption("ttl and retention must not be negative", option="ttl")
     report = GcReport(dry_run)
-    removal = Removal(store, report, on_removed)
-    sweep = _Sweep(store, ttl_ms, trusted_now_ms(store) if now is None else now, report, removal)
+    run = _GcRun(store, ttl_ms, trusted_now_ms(store) if now is None else now, report)
+    # Data is listed before the format's record is read: if that is missing, the listed queries
+    # cannot belong to an exchange that another process creates in the meantime.
     queries = stored.numbers(store, paths.DATA)
-    if _has_records(store):
-        if rule == "ffq":
-            message = "FFQ's rule could remove what a step has registered; this root has records"
-            raise BadOption(message, option="rule")
-        sweep.run(queries, retention_ms)
+    if not _has_records(store):
+        deleted = run.without_records(queries, rule)
+    elif rule == "ffq":
+        message = "this root has records, and rule=ffq could delete registered attempts"
+        raise BadOption(f"{message}; use rule=registered", option="rule")
     else:
-        # Only what was there before the format's record was not: a new exchange is none of these.
-        sweep.run_without_records(queries, rule)
+        deleted = run.with_records(queries, retention_ms)
+    for attempt in deleted:
+        if on_removed is not None:
+            on_removed(attempt)
     return report
 
 
 def _has_records(store: Store) -> bool:
-    # The format's record precedes all others, so it is looked for after them.
+    # The format's record is created before all others, so it is read after they are listed.
     opened, _ = _queries(store)
     path = store.url(paths.FORMAT)
     format = Ledger(store).format()
     if format is not None:
         format.check_writer(path)
     elif opened:
-        raise CorruptRecord("there are queries, and no record of the format", path=path)
+        raise CorruptRecord("query records exist, but the record of the format is gone", path=path)
     return format is not None
 
 
-class _Sweep:
-    """One pass over a root."""
+class _GcRun:
+    """One pass over a root. Its generators yield each attempt directory once it is deleted."""
 
-    def __init__(
-        self, store: Store, ttl_ms: int, now: int, report: GcReport, removal: Removal
-    ) -> None:
+    def __init__(self, store: Store, ttl_ms: int, now: int, report: GcReport) -> None:
         self._store = store
         self._ledger = Ledger(store)
         self._ttl_ms = ttl_ms
-        self._report = report
-        self._removal = removal
-        self._settled = Settled(store, now)
         self._now = now
+        self._report = report
+        self._rechecks = RecheckTimes(store, now)
 
-    def run(self, queries: Sequence[int], retention_ms: int | None) -> None:
-        """Everything there is to do where there are records."""
+    def with_records(self, queries: Sequence[int], retention_ms: int | None) -> Iterator[str]:
+        """Collect the garbage of a root with records; `queries` are those that have data."""
         manifests = _manifests(self._store)
-        # Records precede data, so they are listed after it: what was just begun is no orphan.
+        # A query's record precedes its data, so records are listed after data: otherwise a query
+        # that begins in between would look like an orphan.
         opened, ended = _queries(self._store)
-        unfinished = np.setdiff1d(_array(opened), _array(ended))
-        touched = np.union1d(np.union1d(_array(queries), _array(manifests)), unfinished)
-        touched = np.setdiff1d(touched, self._settled.queries())
-        known = np.isin(touched, _array(opened)) | np.isin(touched, _array(ended))
-        for number, is_known in zip(touched, known, strict=True):
+        unfinished = np.setdiff1d(opened, ended)
+        candidates = np.union1d(np.union1d(queries, manifests), unfinished)
+        candidates = np.setdiff1d(candidates, self._rechecks.not_due())
+        known = np.isin(candidates, opened) | np.isin(candidates, ended)
+        for number, is_known in zip(candidates, known, strict=True):
             query = int(number)
-            with self._reported(f"query {query}"):
-                self._sweep(query, known=bool(is_known))
+            with self._problems_of(f"query {query}"):
+                yield from self._collect(query) if is_known else self._collect_orphan(query)
         if retention_ms is not None:
-            with self._reported("the log"):
-                self._expire(self._now - retention_ms)
+            with self._problems_of("the log"):
+                yield from self._expire(self._now - retention_ms)
         if not self._report.dry_run:
-            with self._reported("what needs no look soon"):
-                self._settled.save(queries)
-        self._leftovers()
+            with self._problems_of("the recheck times"):
+                self._rechecks.save(queries)
+        self._remove_leftovers()
 
-    def run_without_records(self, queries: Sequence[int], rule: str) -> None:
-        """The attempts that others have replaced, one map task after the other."""
+    def without_records(self, queries: Sequence[int], rule: str) -> Iterator[str]:
+        """Collect the replaced attempts of a root without records, one map task at a time."""
         choose = stale_by_ffq if rule == "ffq" else stale_without_records
         for task in map_tasks(self._store, queries):
-            with self._reported("map task {2} of query {0}, stage {1}".format(*task)):
+            with self._problems_of("map task {2} of query {0}, stage {1}".format(*task)):
                 stale = choose(self._store, task, self._ttl_ms, self._now, self._report)
-                self._removal.remove(d for id in stale for d in self._store.tree(id.directory))
+                yield from self._delete(d for id in stale for d in self._store.tree(id.directory))
 
     @contextmanager
-    def _reported(self, subject: str) -> Iterator[None]:
-        """What fails is told, and stops nothing else."""
+    def _problems_of(self, subject: str) -> Iterator[None]:
+        """Record a failure of the block in the report and carry on."""
         try:
             yield
         except (FfqError, OSError) as error:
             self._report.add_problem(f"{subject}: {error}")
 
-    def _sweep(self, query: int, *, known: bool) -> None:
-        if not known:
-            self._orphan(query)
-            return
+    def _collect(self, query: int) -> Iterator[str]:
+        """Delete what a query with a record has left, by its outcome."""
         outcome = self._ledger.outcome(query) or self._fence(query)
         if outcome is None:
             return
         if outcome.outcome is Outcome.COMMITTED:
-            self._stale(outcome)
+            yield from self._collect_committed(outcome)
         elif outcome.outcome is Outcome.LOST or self._is_old(outcome.at_ms):
-            self._remove_query(query)
+            yield from self._delete_query(query)
 
     def _fence(self, query: int) -> OutcomeRecord | None:
+        """End a query whose lease has lapsed with the outcome LOST; None while it is active."""
         record = _record(self._store, query)
         if leases.is_active(self._store, record, self._now):
             return None
@@ -171,52 +173,57 @@ class _Sweep:
             return OutcomeRecord(query, Outcome.LOST, self._now, "")
         message = f"the lease of {record.initiator} is gone"
         outcome = self._ledger.end(query, Outcome.LOST, message, code="FFQ_LOST")
-        # A commit that came first still needs its marker: it may not be published yet.
+        # A commit that came first still needs its marker, because it may not be published yet.
         if outcome.outcome is Outcome.LOST:
             self._store.delete(paths.pending(query))
             self._report.fenced.append(query)
         return outcome
 
-    def _stale(self, outcome: OutcomeRecord) -> None:
+    def _collect_committed(self, outcome: OutcomeRecord) -> Iterator[str]:
+        """Delete the stale attempts of a committed query, or all of it if it lost its claims."""
         if outcome.step is None or not self._is_old(outcome.at_ms):
             return
         claim = claims.standing(self._store, outcome)
         if claim is Claim.LOST:
-            self._remove_query(outcome.query)
+            yield from self._delete_query(outcome.query)
             return
-        before = self._report.files
+        files_before = self._report.files
         is_registered = stored.registered_in(outcome.step)
         directory = f"{paths.DATA}/{outcome.query}"
-        self._removal.remove(self._store.tree(directory, skip=is_registered))
-        if claim is Claim.WON and self._report.files == before:
-            self._settled.add(outcome.query, outcome.at_ms)
+        yield from self._delete(self._store.tree(directory, skip=is_registered))
+        if claim is Claim.WON and self._report.files == files_before:
+            self._rechecks.postpone(outcome.query, outcome.at_ms)
 
-    def _orphan(self, query: int) -> None:
-        """Data of a query that nobody opened: its record precedes all that it writes."""
-        made = query_time_ms(query)
-        if not _EARLIEST_MS < made <= self._now:
+    def _collect_orphan(self, query: int) -> Iterator[str]:
+        """Delete data without a query record: a query's record precedes all that it writes."""
+        made_at_ms = query_time_ms(query)
+        if not _EARLIEST_MS < made_at_ms <= self._now:
             path = self._store.url(f"{paths.DATA}/{query}")
-            self._report.add_problem(f"query {query}: not written by this product ({path})")
-        elif self._is_old(made):
-            self._remove_query(query)
+            self._report.add_problem(f"query {query}: not written by ffq_spark ({path})")
+        elif self._is_old(made_at_ms):
+            yield from self._delete_query(query)
 
     def _is_old(self, moment: int) -> bool:
         return moment + self._ttl_ms <= self._now
 
-    def _remove_query(self, query: int) -> None:
-        """All that a query without a step has left."""
-        self._removal.remove(self._store.tree(f"{paths.DATA}/{query}"))
+    def _delete(self, directories: Iterable[Directory]) -> Iterator[str]:
+        return delete_directories(self._store, directories, self._report)
+
+    def _delete_query(self, query: int) -> Iterator[str]:
+        """Delete all data of a query without a step, and its manifest."""
+        yield from self._delete(self._store.tree(f"{paths.DATA}/{query}"))
         manifest = paths.manifest(query)
         data = self._store.read_optional(manifest)
         if data is not None:
-            self._removal.remove_file(manifest, len(data))
+            delete_file(self._store, manifest, len(data), self._report)
 
-    def _expire(self, before: int) -> None:
+    def _expire(self, before: int) -> Iterator[str]:
+        """Delete the data of the steps that retention lets go."""
         if not self._report.dry_run:
             release_finished(self._store, self._ledger)
         steps = list(retention.expirable_steps(self._store, before))
-        # The marker comes first: whoever then misses a file can say why, and who asks to hold a
-        # step or to go back to it sees the marker, or is seen by the second look.
+        # Markers come first: a reader that misses a file finds the reason. Whoever asks to hold a
+        # step, or to roll back to it, sees its marker, or the second look sees the request.
         if not self._report.dry_run:
             for step in steps:
                 self._store.create_once(paths.expired(step.step), b"{}\n")
@@ -224,41 +231,41 @@ class _Sweep:
             expirable = retention.expirable_steps(self._store, before)
             steps = [step for step in expirable if step.step in marked]
         for step in steps:
-            self._removal.remove(self._registered(step.body))
-            # The manifest goes last: while it is there, the next collector finishes this work.
-            self._removal.remove_file(step.body.manifest, step.body.manifest_bytes)
+            yield from self._delete(self._registered_directories(step.body))
+            # The manifest goes last: while it exists, the next run finishes an interrupted expiry.
+            delete_file(self._store, step.body.manifest, step.body.manifest_bytes, self._report)
             self._report.expired.append(step.step)
 
-    def _registered(self, body: StepBody) -> Iterator[Directory]:
-        """The attempts that a step names, and the directories they lie in."""
+    def _registered_directories(self, body: StepBody) -> Iterator[Directory]:
+        """Yield the attempts that a step names, and the directories that contain them."""
         is_registered = stored.registered_in(body)
 
         def is_stale(directory: str) -> bool:
             return stored.is_in_attempt(directory) and not is_registered(directory)
 
         for directory in self._store.tree(f"{paths.DATA}/{body.query}", skip=is_stale):
-            own = is_registered(directory.path)
-            yield directory if own else Directory(directory.path, [])
+            files = directory.files if is_registered(directory.path) else []
+            yield Directory(directory.path, files)
 
     def _is_live(self, path: str) -> bool:
-        """Whether a file is of a query that has not ended: an upload may take longer than a TTL."""
+        """Whether a file's query has not ended: an upload may take longer than the TTL."""
         name = path.removeprefix(f"{paths.MANIFESTS}/").removeprefix(f"{paths.DATA}/")
         query = paths.parse_number(name.partition("/")[0].removesuffix(".arrow"))
         if query is None or self._store.read_optional(paths.query(query)) is None:
             return False
-        # A query that has only just been fenced by a dry run still has no outcome.
+        # A query that this dry run would fence still has no outcome.
         return query not in self._report.fenced and self._ledger.outcome(query) is None
 
-    def _leftovers(self) -> None:
-        """Temporary files and uploads that were never finished, leases of the dead."""
+    def _remove_leftovers(self) -> None:
+        """Remove temporary files, unfinished uploads and lapsed leases."""
         before = self._now - max(self._ttl_ms, _LEFTOVER_MS)
         dry_run = self._report.dry_run
-        with self._reported("leftovers"):
+        with self._problems_of("leftovers"):
             self._report.leftovers += self._store.remove_leftovers(
                 before, dry_run=dry_run, spared=self._is_live
             )
         for entry in self._store.list(paths.LEASES):
-            with self._reported(f"lease {entry.name}"):
+            with self._problems_of(f"lease {entry.name}"):
                 initiator = entry.name.removesuffix(".json")
                 lease = leases.read(self._store, initiator)
                 if lease and lease.expires_at_ms <= before:
@@ -268,7 +275,7 @@ class _Sweep:
 
 
 def _queries(store: Store) -> tuple[Sequence[int], Sequence[int]]:
-    """The queries that were opened, and those that have ended."""
+    """List the queries that have a record, and those that have an outcome."""
     opened, ended = array("Q"), array("Q")
     for entry in store.scan(paths.QUERIES):
         name, _, kind = entry.name.removesuffix(".json").partition(".")
@@ -279,13 +286,9 @@ def _queries(store: Store) -> tuple[Sequence[int], Sequence[int]]:
 
 
 def _manifests(store: Store) -> Sequence[int]:
-    """The queries that have a manifest."""
+    """List the queries that have a manifest."""
     names = (entry.name.removesuffix(".arrow") for entry in store.scan(paths.MANIFESTS))
     return stored.compact(paths.parse_number(name) for name in names)
-
-
-def _array(queries: Sequence[int]) -> NDArray[np.uint64]:
-    return np.array(queries, np.uint64)
 
 
 def _record(store: Store, query: int) -> QueryRecord:

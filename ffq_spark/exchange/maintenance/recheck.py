@@ -1,8 +1,8 @@
-"""Queries that a collector need not look at again soon: it looked late, and nothing was stale.
+"""The times at which gc checks old committed queries again for stale attempts.
 
-A task that outlives its query may still write, however late, so no query is settled for ever: it is
-looked at again when it has become twice as old. This file only saves work. Whoever loses it, or an
-entry to another collector that wrote at the same time, looks again.
+A task that outlives its query may write at any later time, so no query is ever exempt. A query in
+which gc found nothing stale is checked again when it is twice as old. The file only saves work: if
+it is lost or damaged, or if two runs overwrite each other's entries, gc checks more queries.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from ffq_spark.format import paths
 from ffq_spark.store import Store
 
-# Before this age, every collection looks.
-SETTLES_MS = 7 * 24 * 3600 * 1000
+ALWAYS_CHECKED_MS = 7 * 24 * 3600 * 1000
+"""Every gc run checks the queries that ended less than this time ago."""
 
 _SCHEMA = pa.schema(
     [("query", pa.uint64()), ("looked_at_ms", pa.int64()), ("again_at_ms", pa.int64())]
@@ -28,38 +28,47 @@ _SCHEMA = pa.schema(
 Columns = tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]
 
 
-class Settled:
-    """The settled queries of one root, as seen by one collection."""
+class RecheckTimes:
+    """The recheck times of one root: as an earlier run stored them, and as this run changes them.
+
+    >>> RecheckTimes(Store("memory://doc-recheck"), now=0).not_due().tolist()
+    []
+    """
 
     def __init__(self, store: Store, now: int) -> None:
         self._store = store
         self._now = now
-        self._before = _read(store)
+        self._stored = _read(store)
         self._queries = array("Q")
         self._again = array("q")
 
-    def queries(self) -> NDArray[np.uint64]:
-        """Those that need no look now. A look in the future was another clock's: not trusted."""
-        queries, looked_at_ms, again_at_ms = self._before
-        return queries[(looked_at_ms <= self._now) & (again_at_ms > self._now)]
+    def not_due(self) -> NDArray[np.uint64]:
+        """Return the queries that need no check yet.
 
-    def add(self, query: int, ended_at_ms: int) -> None:
-        """A look at a query that found nothing stale."""
+        Entries with a future check time come from a clock that was ahead, and are ignored.
+        """
+        queries, checked_at_ms, again_at_ms = self._stored
+        return queries[(checked_at_ms <= self._now) & (again_at_ms > self._now)]
+
+    def postpone(self, query: int, ended_at_ms: int) -> None:
+        """Postpone the next check of a query until it is twice as old, if it is old enough."""
         age = self._now - ended_at_ms
-        if age >= SETTLES_MS:
+        if age >= ALWAYS_CHECKED_MS:
             self._queries.append(query)
             self._again.append(self._now + age)
 
-    def save(self, stored: Sequence[int]) -> None:
-        """Write down what was found out, for the queries that still have data."""
+    def save(self, queries_with_data: Sequence[int]) -> None:
+        """Store the new times, and the earlier ones of the other queries that still have data."""
         if not self._queries:
             return
-        looked = np.array(self._queries, np.uint64)
-        now = np.full(len(looked), self._now)
-        found = looked, now, np.array(self._again, np.int64)
-        others = np.setdiff1d(np.array(stored, np.uint64), looked)
-        stay = np.isin(self._before[0], others)
-        columns = [np.append(old[stay], new) for old, new in zip(self._before, found, strict=True)]
+        checked = np.array(self._queries, np.uint64)
+        now = np.full(len(checked), self._now)
+        new = checked, now, np.array(self._again, np.int64)
+        others = np.setdiff1d(np.array(queries_with_data, np.uint64), checked)
+        kept = np.isin(self._stored[0], others)
+        columns = [
+            np.append(old[kept], added) for old, added in zip(self._stored, new, strict=True)
+        ]
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, _SCHEMA) as writer:
             writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
@@ -70,8 +79,8 @@ def _read(store: Store) -> Columns:
     data = store.read_optional(paths.SETTLED)
     table = _SCHEMA.empty_table()
     if data is not None:
-        # Damaged: everything is looked at, and the file is written anew.
+        # A damaged file counts as empty: gc checks every query and writes the file again.
         with contextlib.suppress(pa.ArrowException, ValueError):
             table = pa.ipc.open_file(data).read_all().cast(_SCHEMA)
-    query, looked_at_ms, again_at_ms = (column.to_numpy() for column in table.columns)
-    return query, looked_at_ms, again_at_ms
+    query, checked_at_ms, again_at_ms = (column.to_numpy() for column in table.columns)
+    return query, checked_at_ms, again_at_ms

@@ -73,7 +73,7 @@ def test_an_outcome_decides_and_is_for_ever(
     for other in Outcome:
         scene.ledger.end(query.query, other, "later")
     scene.attempt(query)
-    scene.collect(now_ms() + DAY_MS, ttl_ms=0)
+    scene.gc(now_ms() + DAY_MS, ttl_ms=0)
     assert scene.exchange.status(query.query) == [before]
 
 

@@ -14,7 +14,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from ffq_spark.errors import StepExpired
 from ffq_spark.exchange.ledger import consumers
 from ffq_spark.exchange.ledger.step_log import StepLog
-from ffq_spark.exchange.maintenance.gc import collect
+from ffq_spark.exchange.maintenance.gc import collect_garbage
 from ffq_spark.exchange.maintenance.versions import rollback
 from ffq_spark.exchange.scan.following import steps_between
 from ffq_spark.exchange.scan.snapshot import Snapshot
@@ -38,7 +38,7 @@ def history(files: Files) -> Scene:
 
 
 def expire(store: Store) -> list[int]:
-    return collect(store, ttl_ms=0, retention_ms=0, now=now_ms() + DAY_MS).expired
+    return collect_garbage(store, ttl_ms=0, retention_ms=0, now=now_ms() + DAY_MS).expired
 
 
 def begin(store: Store, options: ReadOptions) -> int:
@@ -154,7 +154,7 @@ def test_retention_ends_the_hold_of_a_rollback_that_died() -> None:
     process.kill()
     assert len(consumers.holds(scene.store)) == 1
     soon = now_ms() + 1
-    assert collect(scene.store, ttl_ms=0, retention_ms=0, now=soon).expired == [1, 3, 4]
+    assert collect_garbage(scene.store, ttl_ms=0, retention_ms=0, now=soon).expired == [1, 3, 4]
     # A day later its query counts as lost.
     assert expire(scene.store) == [2]
     assert consumers.holds(scene.store) == []

@@ -434,7 +434,7 @@ def test_the_data_of_an_expired_step_is_missed_where_a_checkpoint_still_lists_it
     made = dict(files)
     if late:
         del files[paths.checkpoint(4, 4)]
-    assert scene.collect(now_ms(), retention_ms=0).expired == [1, 2]
+    assert scene.gc(now_ms(), retention_ms=0).expired == [1, 2]
     for number in (6, 7, 8) if late else ():
         assert scene.write().step == number
     assert paths.checkpoint(4, 4) in files
@@ -444,7 +444,7 @@ def test_the_data_of_an_expired_step_is_missed_where_a_checkpoint_still_lists_it
             planned(scene.store, **options)
     assert len(scene.ledger.log.read_many(range(1, 6))) == 5
     assert set(planned(scene.store)["step"].to_pylist()) == set(range(4, 9 if late else 6))
-    assert scene.collect(now_ms(), retention_ms=0).expired == []
+    assert scene.gc(now_ms(), retention_ms=0).expired == []
 
 
 def test_a_step_that_is_only_marked_can_be_read_while_its_data_is_there(

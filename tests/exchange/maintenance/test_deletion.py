@@ -18,7 +18,7 @@ from gc_scene import DAY_MS, TTL_MS, Scene, rows_of
 
 from ffq_spark.exchange.maintenance import deletion
 from ffq_spark.exchange.maintenance.deletion import GcReport
-from ffq_spark.exchange.maintenance.gc import collect
+from ffq_spark.exchange.maintenance.gc import collect_garbage
 from ffq_spark.format import paths
 from ffq_spark.format.ids import now_ms
 from ffq_spark.store import Store, remote
@@ -69,7 +69,7 @@ TREES: dict[str, Callable[[Scene, int], Any]] = {
 def peak_of_a_sweep(scene: Scene, **options: Any) -> tuple[int, GcReport]:
     tracemalloc.start()
     try:
-        report = scene.collect(now_ms() + DAY_MS, **options)
+        report = scene.gc(now_ms() + DAY_MS, **options)
         return tracemalloc.get_traced_memory()[1], report
     finally:
         tracemalloc.stop()
@@ -79,7 +79,7 @@ def peak_of_a_sweep(scene: Scene, **options: Any) -> tuple[int, GcReport]:
 def test_ten_times_the_directories_take_no_more_memory(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deletion, "_PAGE", 50)
+    monkeypatch.setattr(deletion, "_PAGE_FILES", 50)
     peaks = []
     # The first sweep pays for what is made once.
     for directories in (60, 60, 600):
@@ -107,7 +107,7 @@ def test_pages_of_an_object_store_hide_and_lose_nothing(
     step = scene.commit(query, *outputs)
     assert len(scene.store.list(f"shuffle/{query.query}/0")) == 30
     assert len(scene.data(query.query, 9)) == 30
-    report = scene.collect(now_ms() + DAY_MS)
+    report = scene.gc(now_ms() + DAY_MS)
     assert (report.attempts, report.files, report.problems) == (30, 30, [])
     assert scene.rows() == rows_of(step)
     assert {path.split("/")[4] for path in scene.data()} == {"1"}
@@ -148,10 +148,10 @@ def test_a_sweep_without_records_that_dies_anywhere_is_finished_by_the_next(
                     super().delete_many([path])
 
         try:
-            collect(Mortal(str(root)), ttl_ms=0, now=LATER, rule=rule)
+            collect_garbage(Mortal(str(root)), ttl_ms=0, now=LATER, rule=rule)
         except Dead:
             # What lost its `index.json` before its last file is no attempt to FFQ's rule.
-            report = collect(Store(str(root)), ttl_ms=0, now=LATER, rule=rule)
+            report = collect_garbage(Store(str(root)), ttl_ms=0, now=LATER, rule=rule)
             assert report.files == 4 - survived
         else:
             assert survived == 4
@@ -172,7 +172,7 @@ def test_a_map_task_that_cannot_be_removed_stops_no_other(tmp_path: Path) -> Non
                 raise OSError("no")
             super().delete_many(paths)
 
-    report = collect(Failing(str(tmp_path)), ttl_ms=0, now=LATER)
+    report = collect_garbage(Failing(str(tmp_path)), ttl_ms=0, now=LATER)
     (problem,) = report.problems
     assert "map task 1 of query 7" in problem and report.attempts == 2
     left = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.glob("shuffle/7/0/*/1"))
@@ -210,7 +210,7 @@ def test_a_directory_that_is_a_link_is_left_alone_with_what_it_leads_to(
     shutil.move(stage / "0", elsewhere)
     (stage / "0").symlink_to(elsewhere)
     steps = local.exchange.steps()
-    local.collect(now_ms() + DAY_MS)
+    local.gc(now_ms() + DAY_MS)
     assert local.rows() == rows_of(*steps)
     assert (elsewhere / "2").exists()
 
@@ -221,7 +221,7 @@ def test_directories_without_files_go_with_their_parents(local: Scene) -> None:
     data = Path(local.place.root, "shuffle")
     for place in (f"{step.body.query}/0/0/9", f"{step.body.query}/0/7/1", f"{aborted.query}/1/0/1"):
         (data / place).mkdir(parents=True)
-    local.collect(outcome.at_ms + DAY_MS)
+    local.gc(outcome.at_ms + DAY_MS)
     found = {str(path.relative_to(data)) for path in data.rglob("*") if path.is_dir()}
     query = step.body.query
     assert found == {f"{query}", f"{query}/0", f"{query}/0/0", f"{query}/0/0/1"}
@@ -232,7 +232,7 @@ def test_what_lies_inside_a_registered_attempt_is_part_of_it(local: Scene) -> No
     inner = f"shuffle/{step.body.query}/0/0/1/sub/notes"
     local.store.write(inner, [b"x"])
     local.store.write(f"shuffle/{step.body.query}/notes", [b"x"])
-    local.collect(outcome.at_ms + TTL_MS)
+    local.gc(outcome.at_ms + TTL_MS)
     assert inner in local.data(step.body.query) and local.rows() == rows_of(step)
     assert f"shuffle/{step.body.query}/notes" not in local.data(step.body.query)
 
@@ -240,5 +240,5 @@ def test_what_lies_inside_a_registered_attempt_is_part_of_it(local: Scene) -> No
 def test_a_committed_query_whose_first_record_is_lost_keeps_its_rows(local: Scene) -> None:
     step, _ = local.twins()
     local.store.delete(paths.query(step.body.query))
-    local.collect(now_ms() + DAY_MS, ttl_ms=0)
+    local.gc(now_ms() + DAY_MS, ttl_ms=0)
     assert local.rows() == rows_of(step)

@@ -34,18 +34,18 @@ def test_a_stale_attempt_goes_from_the_ttl_on_and_a_registered_one_never(scene: 
     step, outcome = scene.twins()
     query = step.body.query
     everything = scene.everything()
-    assert scene.collect(outcome.at_ms + TTL_MS - 1).attempts == 0
+    assert scene.gc(outcome.at_ms + TTL_MS - 1).attempts == 0
     assert scene.everything() == everything
     stale = scene.data(query, 2)
     names: list[str] = []
-    report = scene.collect(outcome.at_ms + TTL_MS, on_removed=names.append)
+    report = scene.gc(outcome.at_ms + TTL_MS, on_removed=names.append)
     assert names == [f"shuffle/{query}/0/0/2"] and report.attempts == 1
     assert (report.files, report.bytes) == (
         len(stale),
         sum(size for path, size in everything if path in stale),
     )
     assert scene.data(query) == scene.data(query, 1) != set()
-    scene.collect(outcome.at_ms + 1000 * DAY_MS, ttl_ms=0)
+    scene.gc(outcome.at_ms + 1000 * DAY_MS, ttl_ms=0)
     assert scene.rows() == rows_of(step)
 
 
@@ -53,9 +53,9 @@ def test_a_stale_attempt_goes_from_the_ttl_on_and_a_registered_one_never(scene: 
 def test_the_data_of_a_failed_query_goes_from_the_ttl_on(scene: Scene, outcome: Outcome) -> None:
     kept = scene.write()
     ended = scene.ended(outcome)
-    scene.collect(ended.at_ms + TTL_MS - 1)
+    scene.gc(ended.at_ms + TTL_MS - 1)
     assert scene.data(ended.query) != set()
-    scene.collect(ended.at_ms + TTL_MS)
+    scene.gc(ended.at_ms + TTL_MS)
     assert scene.data() == scene.data(kept.body.query) != set()
     assert scene.outcome(ended.query) == ended
 
@@ -75,7 +75,7 @@ def test_a_commit_that_is_not_yet_published_is_kept_whole(scene: Scene) -> None:
     dying = NeverPublished(scene.place.root, scene.place.storage_options)
     with pytest.raises(Stopped):
         Scene(scene.place, dying).commit(query, output)
-    scene.collect(now_ms() + 2 * DAY_MS, ttl_ms=0)
+    scene.gc(now_ms() + 2 * DAY_MS, ttl_ms=0)
     assert scene.rows() == rows_of(*scene.exchange.steps())
     assert [step.body.query for step in scene.exchange.steps()] == [query.query]
 
@@ -89,7 +89,7 @@ def test_nothing_of_a_live_query_goes_even_with_ttl_0(scene: Scene, lease_second
     output = scene.attempt(query)
     life = lease_seconds * 1000 or leases.UNLEASED_MS
     everything = scene.everything()
-    report = scene.collect(query.created_at_ms + life - 1, ttl_ms=0)
+    report = scene.gc(query.created_at_ms + life - 1, ttl_ms=0)
     assert (report.attempts, report.fenced, report.problems) == (0, [], [])
     assert scene.everything() == everything
     step = scene.commit(query, output)
@@ -105,8 +105,8 @@ def test_a_lost_query_is_fenced_and_all_its_bytes_go_and_nothing_else(
     lost = scene.begin(lease_seconds=lease_seconds)
     output = scene.attempt(lost)
     end = lost.created_at_ms + (lease_seconds * 1000 or leases.UNLEASED_MS)
-    assert scene.collect(end - 1, ttl_ms=10 * DAY_MS).fenced == []
-    report = scene.collect(end, ttl_ms=10 * DAY_MS)
+    assert scene.gc(end - 1, ttl_ms=10 * DAY_MS).fenced == []
+    report = scene.gc(end, ttl_ms=10 * DAY_MS)
     assert report.fenced == [lost.query]
     assert scene.outcome(lost.query).outcome is Outcome.LOST
     gone = {path for path, _ in scene.everything() ^ before} - {
@@ -125,14 +125,14 @@ def test_what_a_late_commit_and_a_zombie_leave_goes_the_next_time(scene: Scene) 
     kept = scene.write()
     lost = scene.begin(lease_seconds=1)
     output = scene.attempt(lost)
-    scene.collect(lost.created_at_ms + HOUR_MS)
+    scene.gc(lost.created_at_ms + HOUR_MS)
     before = scene.everything()
     scene.attempt(lost, 2)
     with pytest.raises(Fenced):
         scene.commit(lost, output)
     assert scene.data(lost.query) != set()
     scene.exchange.info()
-    scene.collect(lost.created_at_ms + HOUR_MS)
+    scene.gc(lost.created_at_ms + HOUR_MS)
     assert scene.everything() == before
     assert scene.rows() == rows_of(kept)
 
@@ -152,7 +152,7 @@ def test_the_outcome_is_won_before_anything_is_deleted(root: str) -> None:
     scene = Scene(Place(root), Watched(root))
     lost = scene.begin()
     scene.attempt(lost)
-    scene.collect(now_ms() + 2 * DAY_MS)
+    scene.gc(now_ms() + 2 * DAY_MS)
     verbs = [verb for verb, path in Watched.done if str(lost.query) in path][1:]
     assert verbs == ["create"] + ["delete"] * (len(verbs) - 1) and len(verbs) > 1
 
@@ -166,10 +166,10 @@ def test_data_without_a_query_record_goes_past_the_ttl_if_its_number_is_ours(sce
     for query in (orphan, foreign):
         scene.store.write(f"shuffle/{query}/0/0/1/part-0.ipc", [b"rows"])
     made = orphan >> 21
-    scene.collect(made + TTL_MS - 1)
+    scene.gc(made + TTL_MS - 1)
     assert scene.data(orphan) != set()
     names: list[str] = []
-    report = scene.collect(made + TTL_MS, on_removed=names.append)
+    report = scene.gc(made + TTL_MS, on_removed=names.append)
     assert scene.data(orphan) == set() and scene.data(foreign) != set()
     assert names == [f"shuffle/{orphan}/0/0/1"] and report.attempts == 1
     (problem,) = report.problems
@@ -190,9 +190,9 @@ def test_a_dry_run_removes_nothing_and_reports_the_same(scene: Scene) -> None:
         scene.write("replace")
     everything = scene.everything()
     later = now_ms() + DAY_MS
-    dry = scene.collect(later, retention_ms=0, dry_run=True)
+    dry = scene.gc(later, retention_ms=0, dry_run=True)
     assert scene.everything() == everything and scene.ledger.outcome(lost.query) is None
-    real = scene.collect(later, retention_ms=0)
+    real = scene.gc(later, retention_ms=0)
     assert dry.dry_run and vars(real) | {"dry_run": True} == vars(dry)
     assert real.fenced and real.expired and real.attempts >= 4 and real.leftovers
     gone = everything - scene.everything()
@@ -219,7 +219,7 @@ def test_one_corrupt_record_is_reported_and_skipped_and_stops_nothing(
         local.ledger.end(damaged.query, Outcome.ABORTED, "")
     others = [local.ended(), local.ended()]
     local.store.write(DAMAGE[kind](local, damaged.query), [b"{"])
-    report = local.collect(now_ms() + DAY_MS, retention_ms=0)
+    report = local.gc(now_ms() + DAY_MS, retention_ms=0)
     assert report.problems
     for problem in report.problems:
         assert "FFQ_CORRUPT_RECORD" in problem and DAMAGE[kind](local, damaged.query) in problem
@@ -241,7 +241,7 @@ def test_a_check_names_what_it_cannot_read_and_goes_on(local: Scene) -> None:
 def test_the_rule_of_ffq_is_refused_where_a_step_registers_attempts(local: Scene) -> None:
     step, _ = local.twins()
     with pytest.raises(BadOption, match="records"):
-        local.collect(now_ms() + DAY_MS, rule="ffq")
+        local.gc(now_ms() + DAY_MS, rule="ffq")
     assert local.rows() == rows_of(step)
 
 
@@ -251,7 +251,7 @@ def test_a_newer_format_is_not_cleaned(local: Scene) -> None:
     local.store.write(paths.FORMAT, [future.encode()])
     everything = local.everything()
     with pytest.raises(FutureFormat):
-        local.collect(now_ms() + DAY_MS)
+        local.gc(now_ms() + DAY_MS)
     assert local.everything() == everything
 
 
@@ -262,7 +262,7 @@ def test_a_root_that_lost_the_record_of_its_format_is_not_taken_for_one_of_ffq(
     local.store.delete(paths.FORMAT)
     everything = local.everything()
     with pytest.raises(CorruptRecord, match="format"):
-        local.collect(now_ms() + DAY_MS)
+        local.gc(now_ms() + DAY_MS)
     assert local.everything() == everything
 
 

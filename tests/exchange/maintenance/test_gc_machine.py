@@ -26,7 +26,7 @@ from ffq_spark.errors import AlreadyCommitted, Fenced, QueryEnded
 from ffq_spark.exchange.ledger import consumers, leases
 from ffq_spark.exchange.ledger.cancel import end_unfinished, request_cancel
 from ffq_spark.exchange.ledger.ledger import AttemptOutput, Ledger
-from ffq_spark.exchange.maintenance.gc import collect
+from ffq_spark.exchange.maintenance.gc import collect_garbage
 from ffq_spark.exchange.scan.snapshot import take_snapshot
 from ffq_spark.exchange.write.attempt_writer import write_attempt
 from ffq_spark.exchange.write.batch_write import prepare
@@ -41,12 +41,12 @@ MODES = st.sampled_from(["append", "replace"])
 MAP_TASKS = 2
 DRIVERS = st.integers(0, 2)
 ANY = st.integers(0, 11)
-KINDS = st.sampled_from(["attempt", "commit", "end", "read", "lease", "collect"])
+KINDS = st.sampled_from(["attempt", "commit", "end", "read", "lease", "gc"])
 # A process that is moved stops just before such an operation.
 STOPS = st.sampled_from(
     ["create _ffq/queries", "create _ffq/steps", "delete", "list", "read", "write", "never"]
 )
-RIVALS = st.sampled_from(["attempt", "commit", "end", "collect"])
+RIVALS = st.sampled_from(["attempt", "commit", "end", "gc"])
 COLLECTOR_STOPS = st.sampled_from(["create _ffq/queries", "list _ffq/queries", "delete"])
 RIVAL_STOPS = st.sampled_from(["create _ffq/queries", "create _ffq/steps", "delete", "never"])
 CLAIMS = st.sampled_from(["roll_back", "claim_hold", "consume"])
@@ -154,10 +154,10 @@ class CleanupMachine(RuleBasedStateMachine):
     def read(self, _: Query, __: int) -> Process:
         return self.process(lambda store: Ledger(store).roll_forward() and None)
 
-    def collect(self, _: Query, number: int) -> Process:
+    def gc(self, _: Query, number: int) -> Process:
         ttl_ms, retention_ms = self.ttl_ms, [None, 0, 900][number % 3]
         return self.process(
-            lambda store: collect(store, ttl_ms=ttl_ms, retention_ms=retention_ms).problems
+            lambda store: collect_garbage(store, ttl_ms=ttl_ms, retention_ms=retention_ms).problems
         )
 
     def roll_back(self, number: int) -> Process:
@@ -220,17 +220,15 @@ class CleanupMachine(RuleBasedStateMachine):
         getattr(self, kind)(self.recent(which), number).advance_to(until)
 
     @rule(driver=DRIVERS, number=ANY, kind=RIVALS, stop=COLLECTOR_STOPS, until=RIVAL_STOPS)
-    def wake_in_a_collection(
-        self, driver: int, number: int, kind: str, stop: str, until: str
-    ) -> None:
+    def wake_during_gc(self, driver: int, number: int, kind: str, stop: str, until: str) -> None:
         """A driver that counts as lost goes on while a collector is about to fence its query."""
         query = self.begin("append", driver)
         self.attempt(query, 0).finish()
         self.pass_time(leases.UNLEASED_MS)
-        collector = self.collect(query, number)
-        collector.advance_to(stop)
+        gc_run = self.gc(query, number)
+        gc_run.advance_to(stop)
         getattr(self, kind)(query, number).advance_to(until)
-        collector.advance_to("never")
+        gc_run.advance_to("never")
 
     @precondition(lambda self: self.judge.log)
     @rule(number=ANY, kind=CLAIMS, until=CLAIM_STOPS)
@@ -242,17 +240,15 @@ class CleanupMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.judge.log)
     @rule(replaces=st.integers(0, 3), number=ANY, kind=CLAIMS, stop=EXPIRY_STOPS, until=CLAIM_STOPS)
-    def claim_in_a_collection(
-        self, replaces: int, number: int, kind: str, stop: str, until: str
-    ) -> None:
+    def claim_during_gc(self, replaces: int, number: int, kind: str, stop: str, until: str) -> None:
         """Somebody asks for old steps while a collector removes those that nobody needs."""
         for _ in range(replaces):
             self.write_step("replace", 0)
         self.everything_holds()
-        collector = self.collect(self.recent(0), 1)
-        collector.advance_to(stop)
+        gc_run = self.gc(self.recent(0), 1)
+        gc_run.advance_to(stop)
         self.claim(number, kind, until)
-        collector.advance_to("never")
+        gc_run.advance_to("never")
 
     @rule(number=ANY)
     def let_go(self, number: int) -> None:
@@ -336,18 +332,18 @@ class CleanupMachine(RuleBasedStateMachine):
             return
         Ledger(store).roll_forward()
         self.everything_holds()
-        self.collect_at_rest(store)
+        self.gc_at_rest(store)
         for path in self.claims.on_storage():
             self.claims.drop(path)
             store.delete(path)
-        self.collect_at_rest(store)
+        self.gc_at_rest(store)
         if self.judge.log:
             take_snapshot(store, ReadOptions()).parts()
 
-    def collect_at_rest(self, store: Store) -> None:
-        first = collect(store, ttl_ms=self.ttl_ms, retention_ms=0)
+    def gc_at_rest(self, store: Store) -> None:
+        first = collect_garbage(store, ttl_ms=self.ttl_ms, retention_ms=0)
         self.everything_holds()
-        again = collect(store, ttl_ms=self.ttl_ms, retention_ms=0)
+        again = collect_garbage(store, ttl_ms=self.ttl_ms, retention_ms=0)
         self.everything_holds()
         assert first.problems == again.problems == []
         assert (again.files, again.fenced, again.expired) == (0, [], [])

@@ -10,7 +10,7 @@ from gc_stepping import Files, Process, open_store
 
 from ffq_spark.errors import AlreadyCommitted, Fenced, StepExpired
 from ffq_spark.exchange.ledger.ledger import Ledger
-from ffq_spark.exchange.maintenance.gc import collect
+from ffq_spark.exchange.maintenance.gc import collect_garbage
 from ffq_spark.format import paths
 from ffq_spark.format.ids import now_ms
 from ffq_spark.format.records import Outcome
@@ -27,8 +27,8 @@ def scene(files: Files) -> Scene:
     return Scene(Place("/memory"), open_store(files))
 
 
-def collecting(files: Files, now: int) -> Process:
-    return Process(files, lambda store: collect(store, ttl_ms=0, now=now, retention_ms=0))
+def gc_process(files: Files, now: int) -> Process:
+    return Process(files, lambda store: collect_garbage(store, ttl_ms=0, now=now, retention_ms=0))
 
 
 def test_a_commit_that_beats_the_fence_is_published_though_its_driver_dies(
@@ -36,11 +36,11 @@ def test_a_commit_that_beats_the_fence_is_published_though_its_driver_dies(
 ) -> None:
     query = scene.begin()
     output = scene.attempt(query)
-    collector = collecting(files, now_ms() + 2 * DAY_MS)
-    collector.advance_to("create _ffq/queries")
+    gc_run = gc_process(files, now_ms() + 2 * DAY_MS)
+    gc_run.advance_to("create _ffq/queries")
     committer = Process(files, lambda store: Scene(scene.place, store).commit(query, output))
     committer.advance_to("create _ffq/steps")
-    assert collector.finish().fenced == []
+    assert gc_run.finish().fenced == []
     committer.kill()
     Ledger(scene.store).roll_forward()
     (step,) = scene.ledger.log.read_many(scene.ledger.log.numbers())
@@ -48,29 +48,29 @@ def test_a_commit_that_beats_the_fence_is_published_though_its_driver_dies(
 
 
 @pytest.mark.parametrize("listing", range(1, 6))
-def test_a_query_that_begins_while_a_collector_lists_is_no_orphan(
+def test_a_query_that_begins_while_gc_lists_is_no_orphan(
     files: Files, scene: Scene, listing: int
 ) -> None:
     scene.write()
-    collector = collecting(files, now_ms() + 1000)
+    gc_run = gc_process(files, now_ms() + 1000)
     for _ in range(listing):
-        collector.advance_to("list")
+        gc_run.advance_to("list")
     query = scene.begin()
     output = scene.attempt(query)
-    report = collector.finish()
+    report = gc_run.finish()
     assert (report.attempts, report.problems) == (0, [])
     step = scene.commit(query, output)
     assert read_step(files, step.step) == rows_of(step)
 
 
 @pytest.mark.parametrize("operation", range(1, 12))
-def test_a_root_that_becomes_an_exchange_under_a_collector_keeps_the_registered_attempt(
+def test_a_root_that_becomes_an_exchange_under_gc_keeps_the_registered_attempt(
     files: Files, scene: Scene, operation: int
 ) -> None:
-    collector = collecting(files, now_ms() + 1000)
-    collector.advance(operation)
+    gc_run = gc_process(files, now_ms() + 1000)
+    gc_run.advance(operation)
     step, _ = scene.twins()
-    assert collector.finish().problems == []
+    assert gc_run.finish().problems == []
     assert read_step(files, step.step) == rows_of(step)
 
 
@@ -82,12 +82,12 @@ def test_a_late_second_commit_of_an_expired_step_leaves_it_expired(
     scene.commit(query, outputs[0])
     for _ in range(2):
         scene.write("replace")
-    collecting(files, now_ms() + DAY_MS).finish()
+    gc_process(files, now_ms() + DAY_MS).finish()
     with pytest.raises(AlreadyCommitted):
         scene.commit(query, outputs[1])
     with pytest.raises(StepExpired):
         read_step(files, 1)
-    collecting(files, now_ms() + DAY_MS).finish()
+    gc_process(files, now_ms() + DAY_MS).finish()
     assert paths.manifest(query.query) not in files
 
 
@@ -98,12 +98,12 @@ def test_the_manifest_of_a_commit_that_came_too_late_goes(files: Files, scene: S
     with pytest.raises(Fenced):
         scene.commit(query, output)
     assert paths.manifest(query.query) in files
-    collecting(files, now_ms() + DAY_MS).finish()
+    gc_process(files, now_ms() + DAY_MS).finish()
     assert paths.manifest(query.query) not in files
     assert not any(path.startswith("shuffle/") for path in files)
 
 
-def test_a_collector_that_is_killed_anywhere_has_done_no_harm(files: Files, scene: Scene) -> None:
+def test_a_gc_run_that_is_killed_anywhere_has_done_no_harm(files: Files, scene: Scene) -> None:
     scene.twins()
     scene.ended()
     scene.attempt(scene.begin(lease_seconds=1))
@@ -111,22 +111,22 @@ def test_a_collector_that_is_killed_anywhere_has_done_no_harm(files: Files, scen
         scene.write("replace")
     now = now_ms() + DAY_MS
     expected = dict(files)
-    collecting(expected, now).finish()
+    gc_process(expected, now).finish()
     operations = 0
     while True:
         copy = dict(files)
-        collector = collecting(copy, now)
-        collector.advance(operations)
-        done = collector.done
-        collector.kill()
-        collecting(copy, now).finish()
+        gc_run = gc_process(copy, now)
+        gc_run.advance(operations)
+        done = gc_run.done
+        gc_run.kill()
+        gc_process(copy, now).finish()
         assert copy.keys() == expected.keys()
         if done:
             return
         operations += 1
 
 
-def test_two_collectors_in_any_of_many_interleavings_do_what_one_does(
+def test_two_gc_runs_in_any_of_many_interleavings_do_what_one_does(
     files: Files, scene: Scene
 ) -> None:
     scene.twins()
@@ -136,10 +136,10 @@ def test_two_collectors_in_any_of_many_interleavings_do_what_one_does(
         scene.write("replace")
     now = now_ms() + DAY_MS
     expected = dict(files)
-    collecting(expected, now).finish()
+    gc_process(expected, now).finish()
     for operations in range(0, 60, 3):
         copy = dict(files)
-        first, second = collecting(copy, now), collecting(copy, now)
+        first, second = gc_process(copy, now), gc_process(copy, now)
         first.advance(operations)
         second.advance(60 - operations)
         for report in (first.finish(), second.finish()):
@@ -152,7 +152,7 @@ def test_outcomes_outlive_everything(files: Files, scene: Scene) -> None:
     lost = scene.begin(lease_seconds=1)
     output = scene.attempt(lost)
     for years in (1, 10):
-        collecting(files, now_ms() + years * 365 * DAY_MS).finish()
+        gc_process(files, now_ms() + years * 365 * DAY_MS).finish()
     with pytest.raises(Fenced, match="LOST"):
         scene.commit(lost, output)
 
@@ -167,6 +167,6 @@ def test_a_store_that_fails_half_way_is_reported_and_the_rest_goes(scene: Scene)
     first, second = (str(scene.ended().query) for _ in range(2))
     failing = Failing.__new__(Failing)
     failing.__dict__.update(scene.store.__dict__)
-    report = collect(failing, ttl_ms=0, now=now_ms() + DAY_MS)
+    report = collect_garbage(failing, ttl_ms=0, now=now_ms() + DAY_MS)
     assert len(report.problems) == 1 and first in report.problems[0]
     assert scene.data(int(first)) != set() and scene.data(int(second)) == set()

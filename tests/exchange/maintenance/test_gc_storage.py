@@ -52,7 +52,7 @@ def test_2500_files_of_a_lost_query_go_in_3_requests(s3_place: Place) -> None:
         for number in range(2500):
             uploads.write(f"shuffle/{query.query}/0/{number // 25}/1/part-{number}.ipc", [b"x"])
     seen = watch(scene.store)
-    report = scene.collect(now_ms() + 2 * DAY_MS)
+    report = scene.gc(now_ms() + 2 * DAY_MS)
     assert report.files == 2500 and scene.data() == set()
     assert seen["DeleteObjects"] == 3
     # The pending marker of the fenced query.
@@ -67,7 +67,7 @@ def test_the_stale_attempts_of_a_step_go_in_one_request(s3_place: Place) -> None
         scene.attempt(query, 2, map_task)
     step = scene.commit(query, *outputs)
     seen = watch(scene.store)
-    report = scene.collect(now_ms() + DAY_MS)
+    report = scene.gc(now_ms() + DAY_MS)
     assert report.attempts == 6
     assert (seen["DeleteObjects"], seen["DeleteObject"]) == (1, 0)
     assert scene.rows() == rows_of(step)
@@ -86,8 +86,8 @@ def test_temporary_files_go_when_they_are_old_and_no_others(root: str) -> None:
         path.write_text("half")
     later = now_ms() + DAY_MS
     os.utime(mine[1], (later / 1000, later / 1000))
-    assert scene.collect(later + HOUR_MS // 2, ttl_ms=0, dry_run=True).leftovers == 1
-    assert scene.collect(later + HOUR_MS // 2, ttl_ms=0).leftovers == 1
+    assert scene.gc(later + HOUR_MS // 2, ttl_ms=0, dry_run=True).leftovers == 1
+    assert scene.gc(later + HOUR_MS // 2, ttl_ms=0).leftovers == 1
     assert [path.exists() for path in (*mine, *others)] == [False, True, True, True, True]
     assert scene.rows() == rows_of(step)
 
@@ -113,15 +113,15 @@ def test_unfinished_uploads_go_when_they_are_old_and_never_a_neighbours(s3_place
         for number in range(3):
             begin_upload(place, f"shuffle/7/0/0/1/part-{number}.ipc")
     begin_upload(s3_place, "somebody/elses.bin")
-    assert scene.collect(now_ms(), ttl_ms=0).leftovers == 0
+    assert scene.gc(now_ms(), ttl_ms=0).leftovers == 0
     later = now_ms() + HOUR_MS + 5000
-    assert scene.collect(later, ttl_ms=2 * DAY_MS).leftovers == 0
-    assert scene.collect(later, ttl_ms=0, dry_run=True).leftovers == 3
+    assert scene.gc(later, ttl_ms=2 * DAY_MS).leftovers == 0
+    assert scene.gc(later, ttl_ms=0, dry_run=True).leftovers == 3
     assert len(uploads_of(s3_place)) == 4
-    assert scene.collect(later, ttl_ms=0).leftovers == 3
+    assert scene.gc(later, ttl_ms=0).leftovers == 3
     assert uploads_of(s3_place) == ["somebody/elses.bin"]
     assert len(uploads_of(neighbour)) == 3
-    assert scene.collect(later, ttl_ms=0).leftovers == 0
+    assert scene.gc(later, ttl_ms=0).leftovers == 0
     assert scene.rows() == rows_of(step)
 
 
@@ -132,7 +132,7 @@ def test_leftovers_that_may_not_be_listed_are_reported_and_stop_nothing(root: st
 
     scene = Scene(Place(root), Forbidden(root))
     ended = scene.ended()
-    report = scene.collect(now_ms() + DAY_MS)
+    report = scene.gc(now_ms() + DAY_MS)
     (problem,) = report.problems
     assert "AccessDenied" in problem and scene.data(ended.query) == set()
 
@@ -160,7 +160,7 @@ def fill(scene: Scene) -> set[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("kind", ["local", "s3"])
-def test_two_collectors_at_once_leave_what_one_leaves(
+def test_two_gc_runs_at_once_leave_what_one_leaves(
     kind: str, root: str, request: pytest.FixtureRequest
 ) -> None:
     place = Place(root) if kind == "local" else request.getfixturevalue("s3_place")
@@ -172,14 +172,14 @@ def test_two_collectors_at_once_leave_what_one_leaves(
         own = Scene(place)
         own.exchange.info()
         meet()
-        return own.collect(later, retention_ms=0)
+        return own.gc(later, retention_ms=0)
 
     reports = at_once([work] * 2)
     assert [report.problems for report in reports] == [[], []]
     assert {item for item in scene.everything() if item[0].startswith("shuffle/")} == registered
     assert scene.rows() == rows_of(*scene.exchange.steps()[2:])
     after = scene.everything()
-    again = scene.collect(later, retention_ms=0)
+    again = scene.gc(later, retention_ms=0)
     assert (again.files, again.fenced, again.expired, again.leftovers) == (0, [], [], 0)
     assert scene.everything() == after
 
@@ -251,6 +251,6 @@ def test_an_upload_of_a_live_query_stays_however_long_it_takes(s3_place: Place) 
     begin_upload(s3_place, f"shuffle/{query.query}/0/1/1/part-0.ipc")
     begin_upload(s3_place, f"_ffq/manifests/{query.query}.arrow")
     later = now_ms() + 2 * HOUR_MS
-    assert scene.collect(later, ttl_ms=0).leftovers == 0
+    assert scene.gc(later, ttl_ms=0).leftovers == 0
     scene.ledger.end(query.query, Outcome.ABORTED, "")
-    assert scene.collect(later, ttl_ms=0).leftovers == 2
+    assert scene.gc(later, ttl_ms=0).leftovers == 2

@@ -35,7 +35,7 @@ def versions(scene: Scene) -> list[StepRecord]:
 
 def test_versions_before_the_newest_two_lose_their_data_and_stay_in_the_log(scene: Scene) -> None:
     steps = versions(scene)
-    report = scene.collect(now_ms(), retention_ms=0)
+    report = scene.gc(now_ms(), retention_ms=0)
     assert report.expired == [step.step for step in steps[:4]]
     assert scene.exchange.steps() == steps
     kept = {path for step in steps[4:] for path in scene.data(step.body.query)}
@@ -46,7 +46,7 @@ def test_versions_before_the_newest_two_lose_their_data_and_stay_in_the_log(scen
 
 def test_the_visible_version_and_the_one_before_stay_readable(scene: Scene) -> None:
     steps = versions(scene)
-    scene.collect(now_ms() + DAY_MS, retention_ms=0)
+    scene.gc(now_ms() + DAY_MS, retention_ms=0)
     assert scene.rows() == rows_of(*steps[6:])
     assert scene.rows(as_of_step=6) == rows_of(*steps[4:6])
     assert scene.exchange.verify().ok
@@ -55,7 +55,7 @@ def test_the_visible_version_and_the_one_before_stay_readable(scene: Scene) -> N
 @pytest.mark.parametrize("options", [{"steps": "1"}, {"as_of_step": 2}, {"steps": "all"}])
 def test_reading_an_expired_step_says_so(scene: Scene, options: dict[str, Any]) -> None:
     versions(scene)
-    scene.collect(now_ms(), retention_ms=0)
+    scene.gc(now_ms(), retention_ms=0)
     with pytest.raises(StepExpired, match=r"step [12]\b"):
         scene.rows(**options)
 
@@ -64,7 +64,7 @@ def test_the_query_of_an_expired_step_says_so_too(scene: Scene) -> None:
     first = versions(scene)[0]
     query = first.body.query
     assert scene.rows(query=query) == rows_of(first)
-    scene.collect(now_ms(), retention_ms=0)
+    scene.gc(now_ms(), retention_ms=0)
     with pytest.raises(StepExpired):
         scene.rows(query=query)
     with pytest.raises(StepExpired):
@@ -74,14 +74,14 @@ def test_the_query_of_an_expired_step_says_so_too(scene: Scene) -> None:
 def test_a_reader_that_had_planned_before_the_expiry_learns_of_it(scene: Scene) -> None:
     versions(scene)
     reader = scene.exchange.read(steps="1")
-    scene.collect(now_ms(), retention_ms=0)
+    scene.gc(now_ms(), retention_ms=0)
     with pytest.raises(StepExpired):
         reader.read_all()
 
 
 def test_a_part_that_is_missing_from_a_step_that_has_not_expired_is_damage(local: Scene) -> None:
     steps = versions(local)
-    local.collect(now_ms(), retention_ms=0)
+    local.gc(now_ms(), retention_ms=0)
     for path in local.data(steps[-1].body.query):
         if path.endswith(".ipc"):
             local.store.delete(path)
@@ -92,15 +92,15 @@ def test_a_part_that_is_missing_from_a_step_that_has_not_expired_is_damage(local
 def test_the_retention_counts_from_the_replacement_and_ends_on_it(local: Scene) -> None:
     first, second, _ = (local.write("replace") for _ in range(3))
     replaced = second.body.committed_at_ms
-    assert local.collect(replaced + TTL_MS - 1, retention_ms=TTL_MS).expired == []
+    assert local.gc(replaced + TTL_MS - 1, retention_ms=TTL_MS).expired == []
     assert local.rows(steps="1") == rows_of(first)
-    assert local.collect(replaced + TTL_MS, retention_ms=TTL_MS).expired == [1]
-    assert local.collect(replaced + DAY_MS, retention_ms=TTL_MS).expired == []
+    assert local.gc(replaced + TTL_MS, retention_ms=TTL_MS).expired == [1]
+    assert local.gc(replaced + DAY_MS, retention_ms=TTL_MS).expired == []
 
 
 def test_without_a_retention_nothing_expires(local: Scene) -> None:
     steps = versions(local)
-    local.collect(now_ms() + 1000 * DAY_MS, ttl_ms=0)
+    local.gc(now_ms() + 1000 * DAY_MS, ttl_ms=0)
     assert local.rows(steps="all") == rows_of(*steps)
 
 
@@ -110,7 +110,7 @@ def test_attempts_without_rows_leave_nothing_behind(scene: Scene) -> None:
     assert scene.data(query.query, 2) != set()
     for _ in range(2):
         scene.write("replace")
-    scene.collect(now_ms(), retention_ms=0)
+    scene.gc(now_ms(), retention_ms=0)
     assert scene.data(query.query) == set()
 
 
@@ -118,9 +118,9 @@ def test_stale_attempts_of_an_expired_step_still_wait_for_the_ttl(scene: Scene) 
     step, outcome = scene.twins()
     for _ in range(2):
         scene.write("replace")
-    scene.collect(outcome.at_ms + TTL_MS - 1, retention_ms=0)
+    scene.gc(outcome.at_ms + TTL_MS - 1, retention_ms=0)
     assert scene.data(step.body.query) == scene.data(step.body.query, 2) != set()
-    scene.collect(outcome.at_ms + TTL_MS, retention_ms=0)
+    scene.gc(outcome.at_ms + TTL_MS, retention_ms=0)
     assert scene.data(step.body.query) == set()
 
 
@@ -151,12 +151,12 @@ def test_an_expiry_that_dies_anywhere_is_finished_by_the_next(root: str, survive
     scene = Scene(Place(root))
     steps = versions(scene)
     with pytest.raises(Dead):
-        Scene(Place(root), Mortal(root)).collect(now_ms(), retention_ms=0)
+        Scene(Place(root), Mortal(root)).gc(now_ms(), retention_ms=0)
     for number, step in enumerate(steps[:4], start=1):
         try:
             assert scene.rows(steps=str(number)) == rows_of(step)
         except StepExpired:
             assert scene.store.read_optional(paths.expired(number)) is not None
-    scene.collect(now_ms(), retention_ms=0)
+    scene.gc(now_ms(), retention_ms=0)
     assert {int(path.split("/")[1]) for path in scene.data()} == {s.body.query for s in steps[4:]}
     assert scene.rows() == rows_of(*steps[6:])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ffq_spark.errors import CorruptRecord, ExchangeNotFound, StepExpired, StepNotFound
 from ffq_spark.exchange.ledger import consumers, log_checkpoint
-from ffq_spark.exchange.maintenance.gc import collect
+from ffq_spark.exchange.maintenance.gc import collect_garbage
 from ffq_spark.exchange.maintenance.retention import KEPT_VERSIONS
 from ffq_spark.exchange.maintenance.versions import rollback, versions
 from ffq_spark.exchange.read.parts import read_parts
@@ -121,7 +121,7 @@ def test_where_nothing_was_written_there_is_nothing_to_restore(scene: Scene) -> 
 def test_an_expired_or_damaged_step_cannot_be_restored(files: Files, scene: Scene) -> None:
     for _ in range(4):
         scene.write("replace")
-    scene.collect(now_ms(), retention_ms=0)
+    scene.gc(now_ms(), retention_ms=0)
     assert [version.expired for version in versions(scene.store)] == [True, True, False, False]
     before = dict(files)
     with pytest.raises(StepExpired):
@@ -161,7 +161,7 @@ def test_every_version_that_stays_shows_what_it_showed(changes: list[str], rando
     for change in changes:
         number = len(history) + 1
         if change == "gc":
-            collect(scene.store, ttl_ms=0, retention_ms=0, now=now_ms() + DAY_MS)
+            collect_garbage(scene.store, ttl_ms=0, retention_ms=0, now=now_ms() + DAY_MS)
             readable = {n for n in readable if version_of[n - 1] > version_of[-1] - KEPT_VERSIONS}
         elif change == "rollback":
             target = random.choice(sorted(readable))
@@ -183,7 +183,7 @@ def test_every_version_that_stays_shows_what_it_showed(changes: list[str], rando
         assert rows(scene.store, as_of_step=number) == expected
     assert rows(scene.store) == rows_of(*(written[n] for n in history[-1]))
     kept = {n for number in readable for n in history[number - 1]}
-    collect(scene.store, ttl_ms=0, retention_ms=0, now=now_ms() + DAY_MS)
+    collect_garbage(scene.store, ttl_ms=0, retention_ms=0, now=now_ms() + DAY_MS)
     there = {number for number, step in written.items() if step.body.manifest in files}
     newest = {n for n in readable if version_of[n - 1] > version_of[-1] - KEPT_VERSIONS}
     assert {n for number in newest for n in history[number - 1]} <= there <= kept
@@ -196,9 +196,9 @@ def test_a_version_within_its_retention_keeps_what_it_restores(scene: Scene) -> 
     replaced = scene.write("replace").body.committed_at_ms
     for _ in range(2):
         scene.write("replace")
-    assert scene.collect(replaced + 999, retention_ms=1000).expired == [2]
+    assert scene.gc(replaced + 999, retention_ms=1000).expired == [2]
     assert rows(scene.store, as_of_step=third.step) == rows_of(first)
-    assert scene.collect(replaced + 1000, retention_ms=1000).expired == [1, 3]
+    assert scene.gc(replaced + 1000, retention_ms=1000).expired == [1, 3]
 
 
 # --- whoever dies or races -----------------------------------------------------------------------
@@ -242,7 +242,7 @@ def test_a_rollback_killed_anywhere_leaves_both_versions_or_one(files: Files, sc
     assert seen == sorted(seen) and set(seen) == {False, True}
 
 
-def test_a_rollback_killed_anywhere_survives_a_collection_before_it_is_published(
+def test_a_rollback_killed_anywhere_survives_gc_before_it_is_published(
     files: Files, scene: Scene
 ) -> None:
     """Its hold speaks for it: the steps that it restores would be the first to go."""
@@ -251,7 +251,7 @@ def test_a_rollback_killed_anywhere_survives_a_collection_before_it_is_published
         last = scene.write("replace")
     for copy in kill_points(files, lambda store: rollback(store, 1)):
         store = open_store(copy)
-        collect(store, ttl_ms=0, retention_ms=0, now=now_ms() + 1)
+        collect_garbage(store, ttl_ms=0, retention_ms=0, now=now_ms() + 1)
         assert rows(store) in (rows_of(last), rows_of(first))
         assert rows(store) == rows(store)
 
@@ -298,7 +298,7 @@ def test_a_rollback_and_appends_at_once_are_one_serial_order(files: Files, scene
         assert rows(open_store(copy), as_of_step=2) == rows_of(second)
 
 
-def test_a_collector_that_looked_before_a_rollback_takes_nothing_from_it(
+def test_a_gc_run_that_looked_before_a_rollback_takes_nothing_from_it(
     files: Files, scene: Scene
 ) -> None:
     first = scene.write()
@@ -307,16 +307,18 @@ def test_a_collector_that_looked_before_a_rollback_takes_nothing_from_it(
     operations = 0
     while True:
         copy = dict(files)
-        collector = Process(copy, lambda s: collect(s, ttl_ms=0, retention_ms=0, now=now_ms() + 1))
-        collector.advance(operations)
-        done = collector.done
+        gc_run = Process(
+            copy, lambda s: collect_garbage(s, ttl_ms=0, retention_ms=0, now=now_ms() + 1)
+        )
+        gc_run.advance(operations)
+        done = gc_run.done
         try:
             rollback(open_store(copy), 1)
         except StepExpired:
             expected = None
         else:
             expected = rows_of(first)
-        collector.finish()
+        gc_run.finish()
         assert expected is None or rows(open_store(copy)) == expected, f"{operations} operations"
         if done:
             return

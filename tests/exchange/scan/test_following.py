@@ -104,7 +104,7 @@ def test_retention_passes_neither_a_consumer_nor_a_hold(scene: Scene) -> None:
     consumers.record_progress(scene.store, "slow", 3)
 
     def expire() -> list[int]:
-        return scene.collect(now_ms() + DAY_MS, retention_ms=0).expired
+        return scene.gc(now_ms() + DAY_MS, retention_ms=0).expired
 
     assert expire() == [1, 2, 3]
     assert numbers(log, 3, 4, on_replace="follow") == [4]
@@ -151,7 +151,7 @@ def test_retention_keeps_what_an_unread_rollback_restores(
     consumers.record_progress(scene.store, "slow", 2)
     history(scene, "RRR")
     before = follow(scene, 2)
-    assert scene.collect(now_ms() + DAY_MS, retention_ms=0).expired == expired
+    assert scene.gc(now_ms() + DAY_MS, retention_ms=0).expired == expired
     assert follow(scene, 2) == before
 
 
@@ -161,17 +161,17 @@ def test_retention_keeps_what_a_held_rollback_restores(scene: Scene) -> None:
     history(scene, "aRRR")
     before = scene.rows(as_of_step=5)
     scene.exchange.hold(5, "audit")
-    assert scene.collect(now_ms() + DAY_MS, retention_ms=0).expired == [2, 3, 6]
+    assert scene.gc(now_ms() + DAY_MS, retention_ms=0).expired == [2, 3, 6]
     assert scene.rows(as_of_step=5) == before
 
 
 def test_a_consumer_that_is_forgotten_holds_nothing(scene: Scene) -> None:
     history(scene, "RRRR")
     consumers.record_progress(scene.store, "gone", 0)
-    assert scene.collect(now_ms() + DAY_MS, retention_ms=0).expired == []
+    assert scene.gc(now_ms() + DAY_MS, retention_ms=0).expired == []
     assert [(c.consumer, c.step) for c in scene.exchange.consumers()] == [("gone", 0)]
     scene.exchange.forget("gone")
-    assert scene.collect(now_ms() + DAY_MS, retention_ms=0).expired == [1, 2]
+    assert scene.gc(now_ms() + DAY_MS, retention_ms=0).expired == [1, 2]
 
 
 def test_a_hold_that_comes_while_steps_expire_is_seen_or_refused(root: str) -> None:
@@ -200,7 +200,7 @@ def test_a_hold_that_comes_while_steps_expire_is_seen_or_refused(root: str) -> N
                 self._meet()
                 super().delete_many(paths)
 
-        Scene(Place(scene.place.root), Interrupted(scene.place.root)).collect(
+        Scene(Place(scene.place.root), Interrupted(scene.place.root)).gc(
             now_ms() + DAY_MS, retention_ms=0
         )
         if done and not isinstance(done[0], StepExpired):
@@ -208,7 +208,7 @@ def test_a_hold_that_comes_while_steps_expire_is_seen_or_refused(root: str) -> N
         if not done:
             assert moment > 5
             return
-    raise AssertionError("the collector never came to its end")
+    raise AssertionError("gc never came to its end")
 
 
 def test_streams_of_any_speed_rest_at_one_step(scene: Scene) -> None:

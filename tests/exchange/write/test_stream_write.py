@@ -19,7 +19,7 @@ from ffq_spark import Exchange
 from ffq_spark.errors import BadOption, ReplayMismatch, StepGap, StreamOwned
 from ffq_spark.exchange.ledger import stream_records
 from ffq_spark.exchange.ledger.ledger import Ledger
-from ffq_spark.exchange.maintenance.gc import collect
+from ffq_spark.exchange.maintenance.gc import collect_garbage
 from ffq_spark.exchange.write.attempt_writer import write_attempt
 from ffq_spark.exchange.write.batch_write import prepare, write_batches
 from ffq_spark.exchange.write.job import WriteJob
@@ -226,7 +226,7 @@ def test_the_data_of_a_run_that_lost_its_batch_goes(place: Place) -> None:
     assert late.run(0) is None and seen
     assert stream.rows() == of(0)
     assert len(queries_with_data(stream.store)) == 2
-    report = collect(stream.store, ttl_ms=0, now=now_ms() + 1000)
+    report = collect_garbage(stream.store, ttl_ms=0, now=now_ms() + 1000)
     assert report.problems == [] and report.files > 0
     assert len(queries_with_data(stream.store)) == 1
     assert stream.store.list(paths.PENDING) == []

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ffq_spark import Exchange
 from ffq_spark.exchange.maintenance.deletion import GcReport
-from ffq_spark.exchange.maintenance.gc import collect
+from ffq_spark.exchange.maintenance.gc import collect_garbage
 from ffq_spark.store import Store
 
 NOW = 2_000_000_000_000
@@ -48,8 +48,8 @@ def left(root: Path, place: str = "7/0/0") -> set[int]:
     return {int(path.name) for path in (root / "shuffle" / place).glob("*")}
 
 
-def sweep(root: Path, rule: str = "registered", now: int = NOW) -> GcReport:
-    return collect(Store(str(root)), ttl_ms=TTL, now=now, rule=rule)
+def gc(root: Path, rule: str = "registered", now: int = NOW) -> GcReport:
+    return collect_garbage(Store(str(root)), ttl_ms=TTL, now=now, rule=rule)
 
 
 def ffq_keeps(attempts: list[Attempt]) -> set[int]:
@@ -99,20 +99,20 @@ def test_the_rule_is_the_rule_for_every_map_task(
         root = Path(directory)
         for map_task, attempts in enumerate(tasks):
             make(root, attempts, (7, 3, map_task))
-        report = sweep(root, rule)
+        report = gc(root, rule)
         expected = [keeps(attempts) for attempts in tasks]
         assert [left(root, f"7/3/{m}") for m in range(len(tasks))] == expected
         gone = sum(len(attempts) for attempts in tasks) - sum(len(kept) for kept in expected)
         assert report.attempts == gone
-        again = sweep(root, rule)
+        again = gc(root, rule)
         assert (again.attempts, again.files, again.bytes) == (0, 0, 0)
 
 
 def test_the_ttl_of_ffq_is_inclusive(tmp_path: Path) -> None:
     make(tmp_path, [Attempt(1, OLD), Attempt(2, YOUNG), Attempt(3, 0)])
-    assert sweep(tmp_path, "ffq", NOW - 1).attempts == 0
+    assert gc(tmp_path, "ffq", NOW - 1).attempts == 0
     names: list[str] = []
-    collect(Store(str(tmp_path)), ttl_ms=TTL, now=NOW, rule="ffq", on_removed=names.append)
+    collect_garbage(Store(str(tmp_path)), ttl_ms=TTL, now=NOW, rule="ffq", on_removed=names.append)
     assert names == ["shuffle/7/0/0/1"]
     assert left(tmp_path) == {2, 3}
 
@@ -121,7 +121,7 @@ def test_the_rule_of_ffq_keeps_the_largest_attempt_even_if_it_is_not_complete(
     tmp_path: Path,
 ) -> None:
     make(tmp_path, [Attempt(1, OLD), Attempt(2, OLD, "missing")])
-    sweep(tmp_path, "ffq")
+    gc(tmp_path, "ffq")
     assert left(tmp_path) == {2}
 
 
@@ -129,7 +129,7 @@ def test_the_rule_of_ffq_goes_by_index_json_alone(tmp_path: Path) -> None:
     make(tmp_path, [Attempt(1, OLD), Attempt(2, OLD), Attempt(3, OLD)])
     (tmp_path / "shuffle/7/0/0/1/index.json").unlink()
     (tmp_path / "shuffle/7/0/0/2/index.bin").unlink()
-    sweep(tmp_path, "ffq")
+    gc(tmp_path, "ffq")
     assert left(tmp_path) == {1, 3}
 
 
@@ -138,7 +138,7 @@ def test_the_newest_complete_attempt_never_goes_and_is_the_one_that_is_read(
 ) -> None:
     make(tmp_path, [Attempt(1, 0), Attempt(2, 0), Attempt(3, 0, "missing")])
     for ttl in (0, TTL):
-        collect(Store(str(tmp_path)), ttl_ms=ttl, now=NOW)
+        collect_garbage(Store(str(tmp_path)), ttl_ms=ttl, now=NOW)
         assert left(tmp_path) == {2, 3}
         assert Exchange(str(tmp_path)).read().read_all()["k"].to_pylist() == [2]
 
@@ -147,7 +147,7 @@ def test_the_newest_complete_attempt_never_goes_and_is_the_one_that_is_read(
 def test_a_corrupt_index_is_reported_and_stops_nothing(tmp_path: Path, rule: str) -> None:
     make(tmp_path, [Attempt(1, OLD, "broken"), Attempt(2, OLD)], (5, 0, 0))
     make(tmp_path, [Attempt(1, OLD), Attempt(2, OLD)], (6, 0, 0))
-    report = sweep(tmp_path, rule)
+    report = gc(tmp_path, rule)
     (problem,) = report.problems
     assert "FFQ_CORRUPT_INDEX" in problem and "shuffle/5/0/0/1" in problem
     assert left(tmp_path, "5/0/0") == {1, 2} and left(tmp_path, "6/0/0") == {2}
@@ -158,5 +158,5 @@ def test_names_that_are_no_attempts_to_ffq_are_neither_counted_nor_removed(tmp_p
     odd = ["_tmp-9", "007", str(1 << 32)]
     for name in odd:
         (tmp_path / "shuffle/7/0/0" / name).mkdir()
-    sweep(tmp_path, "ffq")
+    gc(tmp_path, "ffq")
     assert {p.name for p in (tmp_path / "shuffle/7/0/0").glob("*")} == {"2", *odd}
