@@ -1,27 +1,16 @@
-"""Attempts as storage holds them: which exist, which count, and what they contain.
-
-Where a query's outcome names registered attempts, those count. Where no record exists (a root that
-FFQ wrote, a query that never committed) the largest complete attempt of each map task does; an
-attempt is complete when it has an index, which is written last.
-"""
+"""List the attempts that storage holds, and read their indexes and parts."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from ffq_spark.errors import (
-    BadOption,
-    CorruptIndex,
-    NoAttempts,
-    NotRegistered,
-    QueryNotFound,
-)
+from ffq_spark.errors import BadOption, CorruptIndex, QueryNotFound
 from ffq_spark.format import paths
 from ffq_spark.format.index import Chunk, IndexEntry, MapTaskIndex
 from ffq_spark.format.manifest import PART_FIELDS, with_file_ends
@@ -134,49 +123,6 @@ def the_only(there: Sequence[int], wanted: int | None, name: str, path: str) -> 
         listing = ", ".join(str(number) for number in there[:10]) or "none"
         raise BadOption(f"say which {name} to read; there are: {listing}", option=name)
     return there[0]
-
-
-def select(
-    store: Store, query: int, stage: int, attempt: str, registered: Mapping[int, int] | None
-) -> list[MapTaskIndex]:
-    """The index of the attempt that counts, for each map task."""
-    if registered is not None:
-        return [_registered(store, query, stage, m, a, attempt) for m, a in registered.items()]
-    stored: dict[int, list[AttemptId]] = {}
-    for id in stored_attempts(store, query, stage):
-        stored.setdefault(id.map_task, []).append(id)
-    if not stored:
-        path = store.url(f"{paths.DATA}/{query}/{stage}")
-        raise NoAttempts("no shuffle attempts found for map task", path=path)
-    return [select_unrecorded(store, ids, attempt) for ids in stored.values()]
-
-
-def _registered(
-    store: Store, query: int, stage: int, map_task: int, registered: int, attempt: str
-) -> MapTaskIndex:
-    id = AttemptId(query, stage, map_task, registered)
-    if attempt not in ("registered", "latest", str(registered)):
-        other = store.url(id._replace(attempt=int(attempt)).directory)
-        raise NotRegistered("map output not registered for requested attempt", path=other)
-    index = read_index(store, id)
-    if index is None:
-        raise CorruptIndex(
-            "the index of a registered attempt is missing", path=store.url(id.directory)
-        )
-    return index
-
-
-def select_unrecorded(store: Store, ids: Sequence[AttemptId], attempt: str) -> MapTaskIndex:
-    """The index of the attempt that counts among those of a map task without records."""
-    wanted = [id for id in ids if attempt in ("registered", "latest", str(id.attempt))]
-    for id in reversed(wanted):
-        index = read_index(store, id)
-        if index is not None:
-            return index
-    path = store.url(ids[0].directory.rsplit("/", 1)[0])
-    if attempt in ("registered", "latest"):
-        raise NoAttempts("no shuffle attempts found for map task", path=path)
-    raise NotRegistered("map output not registered for requested attempt", path=path)
 
 
 def parts_of(indexes: Sequence[MapTaskIndex]) -> pa.Table:

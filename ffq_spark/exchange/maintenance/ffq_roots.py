@@ -5,11 +5,11 @@ An index that cannot be read is told among the problems, its attempt is kept, an
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 
 from ffq_spark.errors import CorruptIndex
 from ffq_spark.exchange.attempts import stored
+from ffq_spark.exchange.attempts.resolution import complete_attempts
 from ffq_spark.exchange.maintenance.deletion import GcReport
 from ffq_spark.format import paths
 from ffq_spark.format.index import MapTaskIndex
@@ -23,7 +23,7 @@ def stale_by_ffq(
     store: Store, task: MapTaskId, ttl_ms: int, now: int, report: GcReport
 ) -> Iterator[AttemptId]:
     """What FFQ removes: older than the largest attempt, with an `index.json`, past the TTL."""
-    for id in itertools.islice(_newest_first(store, task), 1, None):
+    for id in reversed(list(stored.stored_attempts(store, *task))[:-1]):
         index = _index_json(store, id, report)
         if index is not None and index.created_at_ms + ttl_ms <= now:
             yield id
@@ -37,13 +37,12 @@ def stale_without_records(
     The largest complete attempt stays whatever its age, and so does everything that is not
     complete: it may be under way, and nothing tells when it began.
     """
+    ids = list(stored.stored_attempts(store, *task))
     replaced = False
-    for id in _newest_first(store, task):
-        index = _index(store, id, report)
-        if index is not None:
-            if replaced and index.created_at_ms + ttl_ms <= now:
-                yield id
-            replaced = True
+    for index in complete_attempts(store, ids, lambda error: report.add_problem(str(error))):
+        if replaced and index.created_at_ms + ttl_ms <= now:
+            yield index.id
+        replaced = True
 
 
 def map_tasks(store: Store, queries: Sequence[int]) -> Iterator[MapTaskId]:
@@ -54,26 +53,10 @@ def map_tasks(store: Store, queries: Sequence[int]) -> Iterator[MapTaskId]:
                 yield query, stage, map_task
 
 
-def _newest_first(store: Store, task: MapTaskId) -> Iterator[AttemptId]:
-    query, stage, map_task = task
-    numbers = stored.numbers(store, f"{paths.DATA}/{query}/{stage}/{map_task}")
-    for attempt in reversed(numbers):
-        if attempt <= paths.MAX_ATTEMPT:
-            yield AttemptId(query, stage, map_task, attempt)
-
-
 def _index_json(store: Store, id: AttemptId, report: GcReport) -> MapTaskIndex | None:
     data = store.read_optional(id.index_json)
     try:
         return None if data is None else MapTaskIndex.from_json(data, store.url(id.index_json))
-    except CorruptIndex as error:
-        report.add_problem(str(error))
-        return None
-
-
-def _index(store: Store, id: AttemptId, report: GcReport) -> MapTaskIndex | None:
-    try:
-        return stored.read_index(store, id)
     except CorruptIndex as error:
         report.add_problem(str(error))
         return None

@@ -8,12 +8,12 @@ from collections import OrderedDict
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ffq_spark.errors import NoAttempts, PartitionNotFound
+from ffq_spark.errors import PartitionNotFound
 from ffq_spark.exchange.attempts import stored
+from ffq_spark.exchange.attempts.resolution import StageAttempts
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.ledger.log_checkpoint import committed_parts
 from ffq_spark.exchange.read.parts import Part
-from ffq_spark.format.index import MapTaskIndex
 from ffq_spark.format.manifest import with_file_ends
 from ffq_spark.format.paths import AttemptId
 from ffq_spark.format.records import StepBody
@@ -34,7 +34,8 @@ def registered_part(store: Store, id: AttemptId, reduce: int) -> Part:
     outcome = ledger.outcome(id.query)
     step = outcome.step if outcome else None
     with ledger.log.explaining_expiry(outcome):
-        index = _registered_index(store, id, step.attempts if step else None)
+        attempts = StageAttempts.of(store, id.query, id.stage, step)
+        index = attempts.index(id.map_task, str(id.attempt or "latest"))
         listed = stored.parts_of([index])
         parts = listed if step is None else _committed(store, step, index.id)
     chunks, part = _of_partition(listed, reduce).get("chunks"), _of_partition(parts, reduce)
@@ -42,23 +43,6 @@ def registered_part(store: Store, id: AttemptId, reduce: int) -> Part:
         path = store.url(index.id.directory)
         raise PartitionNotFound(f"partition {reduce} not found in shuffle index", path=path)
     return {**part, "chunks": chunks, "step": None}
-
-
-def _registered_index(
-    store: Store, id: AttemptId, registered: dict[int, int] | None
-) -> MapTaskIndex:
-    choice = "latest" if id.attempt == 0 else str(id.attempt)
-    missing = NoAttempts("no shuffle attempts found for map task", path=store.url(id.directory))
-    if registered is None:
-        ids = list(stored.stored_attempts(store, id.query, id.stage, id.map_task))
-        if not ids:
-            raise missing
-        return stored.select_unrecorded(store, ids, choice)
-    if id.map_task not in registered:
-        raise missing
-    only = {id.map_task: registered[id.map_task]}
-    (found,) = stored.select(store, id.query, id.stage, choice, only)
-    return found
 
 
 def _committed(store: Store, step: StepBody, id: AttemptId) -> pa.Table:

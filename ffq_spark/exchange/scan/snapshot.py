@@ -20,6 +20,7 @@ from ffq_spark.errors import (
     Unsupported,
 )
 from ffq_spark.exchange.attempts import stored
+from ffq_spark.exchange.attempts.resolution import StageAttempts
 from ffq_spark.exchange.compute.pruning import Predicate, matching_partitions, may_match
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.ledger.log_checkpoint import PARTS_SCHEMA, Checkpoint, step_parts
@@ -27,7 +28,7 @@ from ffq_spark.exchange.ledger.step_log import StepLog, Steps
 from ffq_spark.exchange.read.part_schema import part_schema
 from ffq_spark.format import paths
 from ffq_spark.format.manifest import ENDS_FILE, with_file_ends
-from ffq_spark.format.records import ExchangeRecord, Outcome, StepRecord
+from ffq_spark.format.records import ExchangeRecord, StepRecord
 from ffq_spark.options import ReadOptions
 from ffq_spark.store import Store
 
@@ -199,17 +200,16 @@ def _one_query(store: Store, ledger: Ledger, options: ReadOptions) -> Snapshot:
     if options.steps or options.as_of_step is not None:
         raise BadOption("a query is read as it is, whatever its step", option="steps")
     outcome = ledger.outcome(query)
-    if outcome is not None and outcome.outcome is Outcome.COMMITTED and outcome.step:
-        stage, registered = outcome.step.stage, outcome.step.attempts
-        if options.stage not in (None, stage):
-            raise QueryNotFound(f"query {query} has no stage {options.stage}")
-        with ledger.log.explaining_expiry(outcome):
-            raw = _raw(store, query, stage, options.attempt, registered)
-    else:
+    step = outcome.step if outcome else None
+    if step is None:
         query, stage = stored.choose_stage(store, query, options.stage)
-        raw = _raw(store, query, stage, options.attempt, None)
-    exchange = ledger.exchange() or _guess(store, raw)
-    return Snapshot(store, exchange, (), raw)
+    elif options.stage not in (None, step.stage):
+        raise QueryNotFound(f"query {query} has no stage {options.stage}")
+    else:
+        stage = step.stage
+    with ledger.log.explaining_expiry(outcome):
+        raw = _stored_parts(StageAttempts.of(store, query, stage, step), options.attempt)
+    return Snapshot(store, ledger.exchange() or _guess(store, raw), (), raw)
 
 
 def _unrecorded(store: Store, options: ReadOptions, queries: Sequence[int]) -> Snapshot:
@@ -220,15 +220,15 @@ def _unrecorded(store: Store, options: ReadOptions, queries: Sequence[int]) -> S
         raise BadOption("this root has no step log; FFQ wrote it", option="steps")
     query = stored.the_only(queries, options.query, "query", store.url(paths.DATA))
     query, stage = stored.choose_stage(store, query, options.stage)
-    raw = _raw(store, query, stage, options.attempt, None)
+    raw = _stored_parts(StageAttempts(store, query, stage, None), options.attempt)
     return Snapshot(store, _guess(store, raw), (), raw)
 
 
-def _raw(
-    store: Store, query: int, stage: int, attempt: str, registered: dict[int, int] | None
-) -> pa.Table:
-    indexes = stored.select(store, query, stage, attempt, registered)
-    largest = max(query, stage, *(index.id.map_task for index in indexes))
+def _stored_parts(attempts: StageAttempts, attempt: str) -> pa.Table:
+    """List the parts of a stage by its indexes, with columns as a snapshot's parts have them."""
+    indexes = attempts.indexes(attempt)
+    query = attempts.query
+    largest = max(query, attempts.stage, *(index.id.map_task for index in indexes))
     if largest >= 1 << 63:
         raise Unsupported(f"FFQ's number {largest} does not fit into 63 bits")
     table = stored.parts_of(indexes)

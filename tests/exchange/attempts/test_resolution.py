@@ -11,9 +11,11 @@ from conftest import Place
 from gc_scene import Scene
 
 from ffq_spark import Exchange
-from ffq_spark.errors import BadOption, NoAttempts, NotRegistered, QueryNotFound
-from ffq_spark.exchange.attempts.resolution import Resolved, require_registered
+from ffq_spark.errors import BadOption, CorruptIndex, NoAttempts, NotRegistered, QueryNotFound
+from ffq_spark.exchange.attempts import stored
+from ffq_spark.exchange.attempts.resolution import Resolved, StageAttempts, complete_attempts
 from ffq_spark.format.paths import AttemptId
+from ffq_spark.store import Store
 
 ROWS = {0: [pa.record_batch({"k": [1]})]}
 
@@ -106,22 +108,43 @@ def test_neither_a_map_task_nor_a_stage_that_the_step_does_not_name_has_an_attem
 
 def test_an_attempt_that_is_not_registered_is_refused_in_ffqs_words(scene: Scene) -> None:
     step, _ = scene.twins()
-    registered = AttemptId(step.body.query, 0, 0, 1)
-    require_registered(scene.store, registered)
-    for other in (registered._replace(attempt=2), registered._replace(stage=1)):
-        with pytest.raises(NotRegistered, match="not registered for requested attempt") as caught:
-            require_registered(scene.store, other)
-        assert str(caught.value).startswith(
-            "[FFQ_NOT_REGISTERED] map output not registered for requested attempt"
-        )
+    attempts = StageAttempts.read(scene.store, step.body.query, 0)
+    for attempt in ("registered", "latest", "1"):
+        assert attempts.index(0, attempt).id == AttemptId(step.body.query, 0, 0, 1)
+    with pytest.raises(NotRegistered, match="not registered for requested attempt") as caught:
+        attempts.index(0, "2")
+    assert str(caught.value).startswith(
+        "[FFQ_NOT_REGISTERED] map output not registered for requested attempt"
+    )
     with pytest.raises(NotRegistered, match="map output not registered for requested attempt"):
         scene.exchange.fetch(step.body.query, 0, 0, attempt=2)
 
 
-def test_where_no_step_is_no_attempt_is_refused(scene: Scene) -> None:
+def test_a_fetch_from_a_stage_that_the_step_does_not_name_is_refused(scene: Scene) -> None:
+    step, _ = scene.twins()
+    for stage, map_task in ((1, 0), (0, 5)):
+        with pytest.raises(NoAttempts):
+            scene.exchange.fetch(step.body.query, map_task, 0, stage=stage)
+
+
+def test_where_no_step_is_every_complete_attempt_may_be_read(scene: Scene) -> None:
     query = scene.begin()
-    scene.attempt(query)
-    require_registered(scene.store, AttemptId(query.query, 0, 0, 1))
+    for attempt in (1, 2):
+        scene.attempt(query, attempt)
+    attempts = StageAttempts.read(scene.store, query.query, 0)
+    assert [attempts.index(0, str(attempt)).id.attempt for attempt in (1, 2)] == [1, 2]
+    with pytest.raises(NotRegistered):
+        attempts.index(0, "3")
+
+
+def test_a_damaged_index_is_an_error_unless_it_is_taken(ffq_root: Exchange) -> None:
+    store = Store(ffq_root.root)
+    ids = list(stored.stored_attempts(store, 7, 0, 0))
+    with pytest.raises(CorruptIndex):
+        list(complete_attempts(store, ids))
+    damaged: list[CorruptIndex] = []
+    assert [index.id.attempt for index in complete_attempts(store, ids, damaged.append)] == [9, 1]
+    assert [error.path for error in damaged] == [f"{ffq_root.root}/shuffle/7/0/0/10/index.bin"]
 
 
 def test_a_rule_that_does_not_exist_is_refused(ffq_root: Exchange) -> None:
