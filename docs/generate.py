@@ -1,6 +1,8 @@
-"""Writes the tables of options, errors and settings, from the code that declares them.
+"""Write the generated pages of docs/ from the code that declares what they describe.
 
-`--check` only compares, and fails if a table is out of date.
+    python docs/generate.py [--check]
+
+`--check` writes nothing, and fails if a page is out of date.
 """
 
 from __future__ import annotations
@@ -8,6 +10,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+import sections
 
 from ffq_spark import errors
 from ffq_spark.conf import JAR, PLUGIN, REDACTION, SOCKET_DIR, SOCKET_DIR_LENGTH, TUNED
@@ -197,6 +201,7 @@ def main() -> int:
         "options.md": options_page(),
         "errors.md": errors_page(),
         "settings.md": settings_page(),
+        "architecture.md": sections.fill(current("architecture.md")),
     }
     stale = [name for name, text in pages.items() if current(name) != text]
     if "--check" in sys.argv:
