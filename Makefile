@@ -75,6 +75,7 @@ check: setup
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python checks/dependencies.py
 	@$(BIN)/codespell
+	@$(BIN)/python jars/check.py
 	@$(BIN)/python docs/generate.py --check
 
 jar: java setup

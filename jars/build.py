@@ -1,9 +1,9 @@
-"""Builds the jar from the sources beside this file, with the compiler inside the PySpark wheel.
+"""Build the jar from the Scala sources, with the compiler inside the PySpark wheel.
 
     python jars/build.py [TARGET]
 
-A plain JRE is enough. The result depends on the sources, the settings and options that Python
-declares and the PySpark version alone, so that a test can build it again and compare.
+A JRE is enough. The result depends only on the sources, the settings and options that Python
+declares, and the PySpark version, so that a test can build it again and compare.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ffq_spark.options import WriteOptions, known_names, session_options
 
 HERE = Path(__file__).resolve().parent
 TARGET = HERE.parent / "ffq_spark" / "jars" / "ffq-spark.jar"
-# What the plugin sets where the user has not; the declaration is Python's.
+# Settings that the plugin sets unless the user has; ffq_spark/conf.py declares them.
 SETTINGS = "io/ffq/spark/defaults.properties"
-# Every name below `spark.ffq.`, with `write` if the plugin gives it to writes as an option.
+# All names below `spark.ffq.`. The value is `write` if the plugin adds it to a write's options.
 OPTIONS = "io/ffq/spark/options.properties"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def build(target: Path) -> None:
-    """Compile all sources and pack them, sources' digest included, into a jar."""
+    """Compile all sources and pack the classes and the properties files into a jar."""
     sources = sorted((HERE / "src").rglob("*.scala"))
     with tempfile.TemporaryDirectory() as folder:
         _compile(sources, folder)
@@ -52,7 +52,8 @@ def _compile(sources: list[Path], folder: str) -> None:
     if shutil.which(java) is None:
         sys.exit("Building the jar needs Java 17 or newer: install it, or set JAVA_HOME.")
     command = [java, "-cp", f"{jars}/*", "scala.tools.nsc.Main", "-usejavacp"]
-    flags = ["-release", "17", "-deprecation", "-feature", "-Xfatal-warnings", "-d", folder]
+    warnings = ["-deprecation", "-feature", "-Wunused:imports", "-Xfatal-warnings"]
+    flags = ["-release", "17", *warnings, "-d", folder]
     subprocess.run([*command, *flags, *map(str, sources)], check=True)
 
 

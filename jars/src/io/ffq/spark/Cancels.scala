@@ -2,7 +2,7 @@ package io.ffq.spark
 
 import org.apache.spark.SparkContext
 
-/** Which Spark jobs a query's cancellation must reach: all of its SQL execution, now and later. */
+/** Cancels the Spark jobs of a query: all running and future jobs of its SQL execution. */
 private object Cancels {
 
   private val executions = Recent.map[Long, java.lang.Long]()
@@ -19,11 +19,12 @@ private object Cancels {
   def ended(execution: Long, job: Int): Unit =
     running.computeIfPresent(execution, (_, jobs) => jobs - job)
 
-  def cancel(query: Long, message: String): Unit = Option(executions.get(query)).foreach { execution =>
-    if (canceled.putIfAbsent(execution, message) == null) {
-      Option(running.get(execution)).foreach(_.foreach(cancelJob(_, message)))
+  def cancel(query: Long, message: String): Unit =
+    Option(executions.get(query)).foreach { execution =>
+      if (canceled.putIfAbsent(execution, message) == null) {
+        Option(running.get(execution)).foreach(_.foreach(cancelJob(_, message)))
+      }
     }
-  }
 
   private def cancelJob(job: Int, message: String): Unit =
     SparkContext.getOrCreate().cancelJob(job, message)

@@ -6,12 +6,12 @@ import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.connector.metric.CustomTaskMetric
 import org.apache.spark.sql.connector.read.{InputPartition, PartitionReader, PartitionReaderFactory}
-import org.apache.spark.sql.execution.datasources.v2.python.{PythonInputPartition, PythonPartitionReaderFactory, UserDefinedPythonDataSource}
+import org.apache.spark.sql.execution.datasources.v2.python._
 import org.apache.spark.sql.execution.python.ffq.{PythonColumns, PythonSettings, TaskReports}
 import org.apache.spark.sql.types._
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
-/** Readers that pass the batches of a Python task on as columns. */
+/** Makes readers that return the batches of a Python task as columns. */
 private class ColumnReaders(
     source: UserDefinedPythonDataSource,
     function: Array[Byte],
@@ -22,7 +22,8 @@ private class ColumnReaders(
   override def supportColumnarReads(partition: InputPartition): Boolean = true
 
   override def createReader(partition: InputPartition): PartitionReader[InternalRow] =
-    new PythonPartitionReaderFactory(source, function, columns, settings.artifacts, None).createReader(partition)
+    new PythonPartitionReaderFactory(source, function, columns, settings.artifacts, None)
+      .createReader(partition)
 
   override def createColumnarReader(partition: InputPartition): PartitionReader[ColumnarBatch] =
     new PartitionReader[ColumnarBatch] {
@@ -39,9 +40,10 @@ private class ColumnReaders(
         settings,
         metrics)
 
-      // The newest listener comes first: that of Spark's runner, which is there already, ends the worker.
+      // Spark calls the newest listener first, so this one runs before the listener of its runner,
+      // which kills the worker.
       TaskContext.get().addTaskCompletionListener[Unit] { task =>
-        if (!task.isFailed() && !task.isInterrupted()) hearOut()
+        if (!task.isFailed() && !task.isInterrupted()) drain()
       }
 
       override def next(): Boolean = batches.hasNext
@@ -55,33 +57,34 @@ private class ColumnReaders(
       override def close(): Unit = ()
 
       /**
-       * A merge join ends with its first side, and a limit with its last row. Spark ends the Python worker
-       * of a task that was not read to its end, and the next task has to start another one.
+       * Read the remaining batches for a short time, so that the worker can be reused. Spark kills
+       * the Python worker of a task that is not read to its end, as after a limit or a merge join.
        */
-      private def hearOut(): Unit = {
-        val end = System.nanoTime() + ColumnReaders.Patience
+      private def drain(): Unit = {
+        val end = System.nanoTime() + ColumnReaders.DrainNanos
         try while (System.nanoTime() < end && batches.hasNext) batches.next()
         catch { case NonFatal(_) => () }
       }
 
       override def currentMetricsValues(): Array[CustomTaskMetric] =
-        source.createPythonTaskMetrics(metrics.map { case (name, metric) => name -> metric.value }) ++
-          ScanMetrics.reported.map(name => ScanMetrics.task(name, reports.number(name))) :+ ScanMetrics.task("rows", rows)
+        TaskReports.values(source, metrics) ++
+          ScanMetrics.reported.map(name => ScanMetrics.task(name, reports.number(name))) :+
+          ScanMetrics.task("rows", rows)
     }
 }
 
 private object ColumnReaders {
 
-  /** In nanoseconds; a worker takes longer to start. */
-  private val Patience = 200000000L
+  /** Less than a new worker takes to start. */
+  private val DrainNanos = 200000000L
 
-  /** Types that generated code reads from an Arrow column; rows of others are made by Spark. */
-  def canRead(kind: DataType): Boolean = kind match {
+  /** Whether generated code can read a type from an Arrow column; else Spark makes rows of it. */
+  def canRead(dataType: DataType): Boolean = dataType match {
     case StructType(fields) => fields.forall(field => canRead(field.dataType))
     case ArrayType(element, _) => canRead(element)
     case MapType(key, value, _) => canRead(key) && canRead(value)
-    case _: NumericType | _: StringType | BinaryType | BooleanType | DateType | TimestampType | TimestampNTZType |
-        _: DayTimeIntervalType => true
+    case _: NumericType | _: StringType | BinaryType | BooleanType | DateType | TimestampType |
+        TimestampNTZType | _: DayTimeIntervalType => true
     case _ => false
   }
 }

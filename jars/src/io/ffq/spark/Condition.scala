@@ -10,10 +10,11 @@ import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.UTF8String
 
 /**
- * A condition on one column that can leave parts unread: `in`, `<`, `<=`, `>` or `>=`.
+ * A condition on one column that can prune parts: `in`, `<`, `<=`, `>` or `>=`.
  *
- * Its values are Catalyst's own. Spark's filters for data sources hold Java's: its old dates lack ten days
- * of 1582, and its strings lack bytes that are no UTF-8. A null among the values of `in` matches nulls.
+ * Its values are Catalyst's. Spark's filters for data sources hold Java's values instead:
+ * `java.sql.Date` lacks ten days of 1582, and `String` cannot hold bytes that are not UTF-8. A null
+ * among the values of `in` matches nulls.
  */
 private[spark] case class Condition(column: String, op: String, values: Seq[Literal]) {
 
@@ -28,7 +29,7 @@ private[spark] case class Condition(column: String, op: String, values: Seq[Lite
 
 private[spark] object Condition {
 
-  /** The condition that a filter of Spark's is, if it can leave parts unread. */
+  /** Convert a filter of Spark's, or return None if it cannot prune. */
   def of(filter: Expression): Option[Condition] = filter match {
     case EqualTo(Column(name), value: Literal) => among(name, Seq(value))
     case EqualTo(value: Literal, Column(name)) => among(name, Seq(value))
@@ -36,28 +37,32 @@ private[spark] object Condition {
     case EqualNullSafe(value: Literal, Column(name)) => Some(Condition(name, "in", Seq(value)))
     case In(Column(name), values) if values.forall(_.isInstanceOf[Literal]) =>
       among(name, values.map(_.asInstanceOf[Literal]))
-    case InSet(Column(name), values) => among(name, values.toSeq.map(Literal(_, filter.children.head.dataType)))
+    case InSet(Column(name), values) =>
+      among(name, values.toSeq.map(Literal(_, filter.children.head.dataType)))
     case IsNull(Column(name)) => Some(Condition(name, "in", Seq(Literal(null))))
-    case LessThan(left, right) => range(left, right, "<", ">")
-    case LessThanOrEqual(left, right) => range(left, right, "<=", ">=")
-    case GreaterThan(left, right) => range(left, right, ">", "<")
-    case GreaterThanOrEqual(left, right) => range(left, right, ">=", "<=")
+    case LessThan(left, right) => compare(left, right, "<", ">")
+    case LessThanOrEqual(left, right) => compare(left, right, "<=", ">=")
+    case GreaterThan(left, right) => compare(left, right, ">", "<")
+    case GreaterThanOrEqual(left, right) => compare(left, right, ">=", "<=")
     case Column(name) if filter.dataType == BooleanType => among(name, Seq(Literal(true)))
     case _ => None
   }
 
-  /** The condition that a column equals one of the values; null equals nothing. */
+  /** The condition that a column equals one of the values; null equals no value. */
   def among(column: String, values: Seq[Literal]): Option[Condition] =
     Some(Condition(column, "in", values.filter(_.value != null)))
 
-  private def range(left: Expression, right: Expression, op: String, reversed: String): Option[Condition] =
+  private def compare(
+      left: Expression, right: Expression, op: String, reversed: String): Option[Condition] =
     (left, right) match {
-      case (Column(name), value: Literal) if value.value != null => Some(Condition(name, op, Seq(value)))
-      case (value: Literal, Column(name)) if value.value != null => Some(Condition(name, reversed, Seq(value)))
+      case (Column(name), value: Literal) if value.value != null =>
+        Some(Condition(name, op, Seq(value)))
+      case (value: Literal, Column(name)) if value.value != null =>
+        Some(Condition(name, reversed, Seq(value)))
       case _ => None
     }
 
-  /** A column of a type whose order and equality are those of its stored values. */
+  /** Matches a column of a type that Spark compares as its stored values compare. */
   private object Column {
 
     def unapply(expression: Expression): Option[String] = expression match {
@@ -66,7 +71,7 @@ private[spark] object Condition {
     }
   }
 
-  /** Times are numbers, as Spark holds them; strings and binaries are bytes in base 64. */
+  /** Write times as Catalyst's integers, and strings and binaries as bytes in base 64. */
   private def write(literal: Literal, values: ArrayNode): Unit = literal.value match {
     case null => values.addNull()
     case value: Boolean => values.add(value)
@@ -74,7 +79,7 @@ private[spark] object Condition {
     case value: Short => values.add(value.toInt)
     case value: Int => values.add(value)
     case value: Long => values.add(value)
-    // JSON has no infinity and no NaN.
+    // JSON has neither infinity nor NaN.
     case value: Float => values.add(value.toDouble.toString)
     case value: Double => values.add(value.toString)
     case value: Decimal => values.add(value.toJavaBigDecimal.toString)

@@ -6,18 +6,19 @@ import java.util.concurrent.ConcurrentHashMap
 import org.apache.spark.sql.connector.expressions.{Expressions, NamedReference}
 import org.apache.spark.sql.connector.expressions.filter.Predicate
 import org.apache.spark.sql.connector.metric.CustomMetric
-import org.apache.spark.sql.connector.read.{Batch, InputPartition, PartitionReaderFactory, Scan, Statistics, SupportsReportStatistics, SupportsRuntimeV2Filtering}
-import org.apache.spark.sql.execution.datasources.v2.python.{PythonDataSourceCreationResult, PythonDataSourceV2, PythonInputPartition, PythonPartitionReaderFactory}
+import org.apache.spark.sql.connector.read._
+import org.apache.spark.sql.execution.datasources.v2.python._
 import org.apache.spark.sql.execution.datasources.v2.python.ffq.Internals
 import org.apache.spark.sql.execution.python.ffq.PythonSettings
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /**
- * A scan of an exchange: some columns of one snapshot, pruned by filters that Spark applies again.
+ * A scan of some columns of one snapshot of an exchange. Filters only prune; Spark applies them
+ * again.
  *
  * Two scans of one DataFrame with the same columns and filters are equal, so that Spark reuses the
- * exchanges and broadcasts above them.
+ * shuffles and broadcasts above them.
  */
 private[spark] case class ExchangeScan(
     columns: StructType,
@@ -31,7 +32,8 @@ private[spark] case class ExchangeScan(
 
   override def equals(other: Any): Boolean = other match {
     case that: ExchangeScan =>
-      (shared eq that.shared) && columns == that.columns && filters == that.filters && options == that.options
+      (shared eq that.shared) && columns == that.columns && filters == that.filters &&
+      options == that.options
     case _ => false
   }
 
@@ -50,48 +52,50 @@ private[spark] case class ExchangeScan(
 
   private def isColumnar: Boolean = ColumnReaders.canRead(columns)
 
-  /** Where Spark plans the scan itself, without the extension's own node. */
+  /** Spark uses this where it plans the scan itself, without [[FfqScanExec]]. */
   override def toBatch(): Batch = new Batch {
 
     override def planInputPartitions(): Array[InputPartition] =
-      partitions(plan(Layout()), Layout()).flatten.toArray
+      partitions(plan(ScanPartitioning()), ScanPartitioning()).flatten.toArray
 
-    override def createReaderFactory(): PartitionReaderFactory = readers(plan(Layout()))
+    override def createReaderFactory(): PartitionReaderFactory = readers(plan(ScanPartitioning()))
   }
 
-  /** What Python plans for a layout, once; `more` are filters known only now. */
-  def plan(layout: Layout, more: Set[Condition] = Set.empty): ScanPlan =
-    plan(PlanRequest(layout, report = isColumnar, filters = filters ++ more))
+  /** Plan the scan in Python, once per partitioning and set of filters known at run time. */
+  def plan(partitioning: ScanPartitioning, runtimeFilters: Set[Condition] = Set.empty): ScanPlan =
+    plan(PlanRequest(partitioning, report = isColumnar, filters = filters ++ runtimeFilters))
 
   private def plan(request: PlanRequest): ScanPlan =
     plans.computeIfAbsent(request, _ => {
-      val found = new ScanSource(shared).getOrCreateReadInfo(Settings.Format, options, request.mark(columns), false)
-      PlanNote.in(found.partitions.head) match {
-        case None => ScanPlan(found.func, found.partitions, None)
-        case note => ScanPlan(found.func, found.partitions.tail, note)
+      val info = new ScanSource(shared)
+        .getOrCreateReadInfo(Settings.Format, options, request.addTo(columns), false)
+      PlanNote.in(info.partitions.head) match {
+        case None => ScanPlan(info.func, info.partitions, None)
+        case note => ScanPlan(info.func, info.partitions.tail, note)
       }
     })
 
-  /** The note of the plain plan. */
-  def note: Option[PlanNote] = plan(Layout()).note
+  /** The note of the plan without partitioning. */
+  def note: Option[PlanNote] = plan(ScanPartitioning()).note
 
-  /** A note with the bounds of columns. */
-  def noteOf(bounds: Seq[String]): Option[PlanNote] = plan(PlanRequest(bounds = bounds, filters = filters)).note
+  /** The note of a plan that includes the bounds of columns. */
+  def noteWithBounds(columns: Seq[String]): Option[PlanNote] =
+    plan(PlanRequest(bounds = columns, filters = filters)).note
 
-  /** The input of each task, or none for a partition without rows. */
-  def partitions(plan: ScanPlan, layout: Layout): Seq[Option[InputPartition]] = {
-    val count = layout.partitions
+  /** The input of each task, or None for a partition without rows. */
+  def partitions(plan: ScanPlan, partitioning: ScanPartitioning): Seq[Option[InputPartition]] = {
+    val count = partitioning.partitions
     val sizes = plan.note.map(_.tasks)
-    if (count > 0 && (plan.tasks.length != count || sizes.isEmpty)) misplaced(layout)
+    if (count > 0 && (plan.tasks.length != count || sizes.isEmpty)) refuseTasks(count)
     plan.tasks.zipWithIndex.map { case (task, index) =>
-      if (count > 0 && !PlanNote.isAt(task, index, count)) misplaced(layout)
+      if (count > 0 && !PlanNote.isOfPartition(task, index, count)) refuseTasks(count)
       if (sizes.exists(_(index).head == 0)) None else Some(PythonInputPartition(index, task))
     }
   }
 
-  private def misplaced(layout: Layout): Nothing = throw new IllegalStateException(
-    s"[FFQ_MISPLACED] the tasks of a scan of ${options.get("path")} are not those of ${layout.partitions} " +
-      "partitions in their order; set spark.ffq.planner.enabled=false and report this")
+  private def refuseTasks(partitions: Int): Nothing = throw new IllegalStateException(
+    s"[FFQ_MISPLACED] the tasks of a scan of ${options.get("path")} are not its $partitions " +
+      "partitions in ascending order; set spark.ffq.planner.enabled=false and report this")
 
   def readers(plan: ScanPlan): PartitionReaderFactory = {
     val settings = PythonSettings.current()
@@ -103,27 +107,33 @@ private[spark] case class ExchangeScan(
   override def estimateStatistics(): Statistics = new Statistics {
 
     override def sizeInBytes(): OptionalLong =
-      note.fold(OptionalLong.empty())(n => OptionalLong.of((n.number("bytes") * share).ceil.toLong))
+      known(note => (note.number("bytes") * share).ceil.toLong)
 
-    override def numRows(): OptionalLong = note.fold(OptionalLong.empty())(n => OptionalLong.of(n.number("rows")))
+    override def numRows(): OptionalLong = known(_.number("rows"))
+
+    private def known(value: PlanNote => Long): OptionalLong =
+      note.fold(OptionalLong.empty())(note => OptionalLong.of(value(note)))
   }
 
   override def filterAttributes(): Array[NamedReference] =
-    note.fold(Array.empty[NamedReference])(_.keys.filter(columns.fieldNames.contains).map(column).toArray)
+    note.fold(Array.empty[NamedReference]) { note =>
+      note.keys.filter(columns.fieldNames.contains).map(column).toArray
+    }
 
-  /** Spark reads the name as SQL. */
-  private def column(name: String): NamedReference = Expressions.column(s"`${name.replace("`", "``")}`")
+  /** Spark parses the name as SQL, so it is quoted. */
+  private def column(name: String): NamedReference =
+    Expressions.column(s"`${name.replace("`", "``")}`")
 
-  /** The extension's node plans anew with these; a scan stays as it is, for it may be used twice. */
+  /** Ignore runtime filters: [[FfqScanExec]] plans with them. A scan may be used twice. */
   override def filter(predicates: Array[Predicate]): Unit = ()
 }
 
-/** The plan of one scan over a Python source that several share. */
+/** Plans one scan of a Python source that several scans share. */
 private class ScanSource(shared: PythonDataSourceV2) extends PythonDataSourceV2 {
 
   setShortName(Settings.Format)
 
-  /** Without a schema Python is asked for its own, and remembers what snapshot that was of. */
+  /** Without a user's schema Python returns its own, and remembers the snapshot it is of. */
   override def getOrCreateDataSourceInPython(
       shortName: String,
       options: CaseInsensitiveStringMap,

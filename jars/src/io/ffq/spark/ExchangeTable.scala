@@ -8,7 +8,7 @@ import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2
 import org.apache.spark.sql.connector.catalog.{SupportsRead, Table, TableCapability}
 import org.apache.spark.sql.connector.expressions.aggregate.Aggregation
 import org.apache.spark.sql.connector.expressions.filter.Predicate
-import org.apache.spark.sql.connector.read.{Scan, ScanBuilder, SupportsPushDownAggregates, SupportsPushDownRequiredColumns}
+import org.apache.spark.sql.connector.read._
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 import org.apache.spark.sql.execution.datasources.v2.python.{PythonDataSourceV2, PythonTable}
 import org.apache.spark.sql.internal.connector.SupportsPushDownCatalystFilters
@@ -16,53 +16,61 @@ import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /**
- * Reads of an exchange go through [[ExchangeTable]], of the snapshot that is newest now.
+ * Replaces the table of each read of an exchange with an [[ExchangeTable]], at the newest snapshot.
  *
- * Spark believes a user's schema where it says NOT NULL, and asks the source for nothing before the first scan.
- * Any column of an exchange may hold nulls, as those of files may, so each is nullable for Spark.
+ * Spark trusts a user's schema that says NOT NULL and does not ask the source before the first
+ * scan. Any column of an exchange may hold nulls, as columns of files may, so all become nullable.
  */
 private object OwnPlans extends Rule[LogicalPlan] {
 
   override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveOperators {
     case relation @ DataSourceV2Relation(Exchange(source, schema), output, _, _, options, _) =>
-      // Python notes the newest step when it is asked for its own schema.
+      // Asking Python for its schema makes it remember the newest step.
       source.getOrCreateDataSourceInPython(Settings.Format, options, None)
-      relation.copy(table = new ExchangeTable(relation.table, source, schema), output = output.map(relaxed))
+      val table = new ExchangeTable(relation.table, source, schema)
+      relation.copy(table = table, output = output.map(nullable))
     case stream: StreamingRelationV2 => stream.table match {
-      case Exchange(source, schema) if stream.output.map(relaxed) != stream.output =>
+      case Exchange(source, schema) if stream.output.map(nullable) != stream.output =>
         val loose = new PythonTable(source, Settings.Format, schema)
-        stream.copy(table = loose, output = stream.output.map(relaxed))
+        stream.copy(table = loose, output = stream.output.map(nullable))
       case _ => stream
     }
   }
 
-  private def relaxed(column: AttributeReference): AttributeReference =
-    column.copy(dataType = Internals.relaxed(column.dataType), nullable = true)(column.exprId, column.qualifier)
+  private def nullable(column: AttributeReference): AttributeReference = {
+    val dataType = Internals.nullable(column.dataType)
+    column.copy(dataType = dataType, nullable = true)(column.exprId, column.qualifier)
+  }
 
-  /** A table of Spark's that is an exchange: its source, and its schema with nulls allowed. */
+  /** Matches a table of Spark's that is an exchange; gives its source and nullable schema. */
   private object Exchange {
 
-    private val field = classOf[PythonTable].getDeclaredFields.find(_.getType == classOf[PythonDataSourceV2])
+    private val field =
+      classOf[PythonTable].getDeclaredFields.find(_.getType == classOf[PythonDataSourceV2])
     field.foreach(_.setAccessible(true))
 
-    /** None where Spark's table does not hold its source as expected. */
+    /** None if Spark's table has no field that holds its source. */
     def unapply(table: Table): Option[(PythonDataSourceV2, StructType)] = table match {
       case python: PythonTable if python.name() == Settings.Format =>
-        field.map(f => (f.get(python).asInstanceOf[PythonDataSourceV2], Internals.relaxed(python.schema())))
+        field.map { field =>
+          val source = field.get(python).asInstanceOf[PythonDataSourceV2]
+          (source, Internals.nullable(python.schema()))
+        }
       case _ => None
     }
   }
 }
 
 /**
- * An exchange as a table whose scans are planned one by one.
+ * An exchange as a table that plans each scan separately.
  *
  * Spark keeps one plan for a Python source and gives it to all scans of a DataFrame, pruned by the
- * filters of whichever came first. Here each scan has a plan of its own, so that filters may prune,
- * and asks for the columns it needs. The Python source itself stays one for the DataFrame: it
- * remembers the snapshot.
+ * filters of the first. Here each scan has its own plan, so that filters may prune, and reads only
+ * the columns it needs. The scans of a DataFrame share one Python source, which remembers the
+ * snapshot.
  */
-private class ExchangeTable(table: Table, source: PythonDataSourceV2, override val schema: StructType)
+private class ExchangeTable(
+    table: Table, source: PythonDataSourceV2, override val schema: StructType)
     extends Table with SupportsRead {
 
   override def name(): String = table.name()
@@ -73,7 +81,8 @@ private class ExchangeTable(table: Table, source: PythonDataSourceV2, override v
     new ExchangeScanBuilder(source, schema, options)
 }
 
-private class ExchangeScanBuilder(source: PythonDataSourceV2, all: StructType, options: CaseInsensitiveStringMap)
+private class ExchangeScanBuilder(
+    source: PythonDataSourceV2, all: StructType, options: CaseInsensitiveStringMap)
     extends ScanBuilder with SupportsPushDownCatalystFilters with SupportsPushDownRequiredColumns
     with SupportsPushDownAggregates {
 
@@ -81,7 +90,7 @@ private class ExchangeScanBuilder(source: PythonDataSourceV2, all: StructType, o
   private var columns = all
   private var answer: Option[Scan] = None
 
-  /** Spark applies all filters again: ours only prune. */
+  /** Keep the filters for pruning, and return them all: Spark must apply them again. */
   override def pushFilters(pushed: Seq[Expression]): Seq[Expression] = {
     filters = pushed.flatMap(Condition.of).toSet
     pushed
@@ -91,13 +100,14 @@ private class ExchangeScanBuilder(source: PythonDataSourceV2, all: StructType, o
 
   override def pruneColumns(required: StructType): Unit = {
     val named = all.filter(field => required.fieldNames.contains(field.name))
-    // A batch without columns cannot tell its number of rows.
+    // A batch without columns does not know its number of rows.
     columns = StructType(if (named.isEmpty) Seq(all.minBy(_.dataType.defaultSize)) else named)
   }
 
-  /** Spark pushes aggregates only where no filter is left, and all of ours are. */
+  /** Spark calls this only if no filter is left to apply, so the whole scan is aggregated. */
   override def supportCompletePushDown(aggregation: Aggregation): Boolean = {
-    answer = if (Settings.plansLayouts()) KnownAnswer.of(aggregation, all, scan(all)) else None
+    answer =
+      if (Settings.isPlannerEnabled()) KnownAnswer.of(aggregation, all, scan(all)) else None
     answer.isDefined
   }
 

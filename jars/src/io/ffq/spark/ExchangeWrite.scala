@@ -7,19 +7,20 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, GenericInternalRow}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.connector.metric.{CustomMetric, CustomTaskMetric}
-import org.apache.spark.sql.connector.write.{BatchWrite, DataWriter, DataWriterFactory, PhysicalWriteInfo, Write => SparkWrite, WriterCommitMessage}
+import org.apache.spark.sql.connector.write.{Write => SparkWrite, _}
 import org.apache.spark.sql.execution.{ColumnarRule, ColumnarToRowExec, SparkPlan, UnaryExecNode}
-import org.apache.spark.sql.execution.datasources.v2.{AppendDataExec, OverwriteByExpressionExec, WriteToDataSourceV2Exec}
-import org.apache.spark.sql.execution.datasources.v2.python.{PythonBatchWriterFactory, PythonStreamingWriterFactory, PythonWriterCommitMessage}
+import org.apache.spark.sql.execution.datasources.v2._
+import org.apache.spark.sql.execution.datasources.v2.python._
 import org.apache.spark.sql.execution.datasources.v2.python.ffq.Internals
 import org.apache.spark.sql.execution.python.ffq.{PythonColumns, PythonSettings, TaskReports}
 import org.apache.spark.sql.execution.streaming.sources.MicroBatchWrite
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
 /**
- * Shortens the way of rows to the Python writers of an exchange: columns go there without becoming
- * rows first, rows in batches whose size costs little to know, and nothing is counted anew every
- * hundred rows.
+ * Sends rows to the Python writers of an exchange faster than Spark does.
+ *
+ * Columns are sent as columns instead of being converted to rows first, rows are sent in batches
+ * whose size is cheap to compute, and task metrics are computed once instead of every hundred rows.
  */
 private object DirectWrites extends ColumnarRule {
 
@@ -29,13 +30,14 @@ private object DirectWrites extends ColumnarRule {
 
     override def apply(plan: SparkPlan): SparkPlan = plan.transformUp {
       case write: AppendDataExec if isExchange(write.write) =>
-        val query = direct(write.query)
-        write.copy(query = query, write = new ExchangeWrite(write.write, query.isInstanceOf[BatchesExec]))
+        val query = withoutRows(write.query)
+        write.copy(query = query, write = direct(write.write, query))
       case write: OverwriteByExpressionExec if isExchange(write.write) =>
-        val query = direct(write.query)
-        write.copy(query = query, write = new ExchangeWrite(write.write, query.isInstanceOf[BatchesExec]))
-      // Spark counts the rows that a sink has written: they stay rows.
-      case write @ WriteToDataSourceV2Exec(batch: MicroBatchWrite, _, _, _, _) if isExchange(batch) =>
+        val query = withoutRows(write.query)
+        write.copy(query = query, write = direct(write.write, query))
+      // Spark counts the rows that a sink writes, so a micro-batch is sent as rows.
+      case write @ WriteToDataSourceV2Exec(batch: MicroBatchWrite, _, _, _, _)
+          if isExchange(batch) =>
         write.copy(batchWrite = new ExchangeBatch(batch, ofSink(batch), columnar = false))
     }
   }
@@ -46,23 +48,29 @@ private object DirectWrites extends ColumnarRule {
   private def isExchange(batch: MicroBatchWrite): Boolean =
     Internals.sinkName(batch.writeSupport).contains(Settings.Format)
 
-  /** The sink's own factory, without the one around it that adds the batch's number: no Python writer asks for it. */
+  /**
+   * The sink's own factory. Spark wraps it to pass the number of the micro-batch, which Python
+   * writers do not use.
+   */
   private def ofSink(batch: MicroBatchWrite)(info: PhysicalWriteInfo): DataWriterFactory =
     batch.writeSupport.createStreamingWriterFactory(info) match {
       case python: PythonStreamingWriterFactory => python
       case _ => batch.createBatchWriterFactory(info)
     }
 
-  private def direct(query: SparkPlan): SparkPlan = query match {
+  private def withoutRows(query: SparkPlan): SparkPlan = query match {
     case ColumnarToRowExec(columns) => BatchesExec(columns)
     case rows => rows
   }
+
+  private def direct(write: SparkWrite, query: SparkPlan): ExchangeWrite =
+    new ExchangeWrite(write, query.isInstanceOf[BatchesExec])
 }
 
-/** A columnar batch on its way through Spark's code for rows. */
+/** A columnar batch in the form of a row, to pass through Spark's code for rows. */
 private class BatchRow(val batch: ColumnarBatch) extends GenericInternalRow(0)
 
-/** Each batch as one row, for the writer behind it, which knows. */
+/** Passes each columnar batch on as one [[BatchRow]], which the writer unpacks. */
 case class BatchesExec(child: SparkPlan) extends UnaryExecNode {
 
   override def output: Seq[Attribute] = child.output
@@ -73,7 +81,7 @@ case class BatchesExec(child: SparkPlan) extends UnaryExecNode {
   override protected def withNewChildInternal(child: SparkPlan): BatchesExec = copy(child = child)
 }
 
-/** Spark's own write of a Python source with another way to its tasks. */
+/** Spark's write of a Python source, with task writers of our own. */
 private class ExchangeWrite(python: SparkWrite, columnar: Boolean) extends SparkWrite {
 
   override def toString: String = python.toString
@@ -90,57 +98,71 @@ private class ExchangeWrite(python: SparkWrite, columnar: Boolean) extends Spark
   }
 }
 
-private class ExchangeBatch(batch: BatchWrite, factory: PhysicalWriteInfo => DataWriterFactory, columnar: Boolean)
-  extends BatchWrite {
+private class ExchangeBatch(
+    batch: BatchWrite, factory: PhysicalWriteInfo => DataWriterFactory, columnar: Boolean)
+    extends BatchWrite {
 
   override def toString: String = batch.toString
 
-  override def createBatchWriterFactory(info: PhysicalWriteInfo): DataWriterFactory = factory(info) match {
-    case python: PythonBatchWriterFactory => new Writers(python, PythonSettings.current(), columnar)
-    case other => other
-  }
+  override def createBatchWriterFactory(info: PhysicalWriteInfo): DataWriterFactory =
+    factory(info) match {
+      case python: PythonBatchWriterFactory =>
+        new Writers(python, PythonSettings.current(), columnar)
+      case other => other
+    }
 
   override def useCommitCoordinator(): Boolean = batch.useCommitCoordinator()
 
-  override def onDataWriterCommit(message: WriterCommitMessage): Unit = batch.onDataWriterCommit(message)
+  override def onDataWriterCommit(message: WriterCommitMessage): Unit =
+    batch.onDataWriterCommit(message)
 
   override def commit(messages: Array[WriterCommitMessage]): Unit = batch.commit(messages)
 
   override def abort(messages: Array[WriterCommitMessage]): Unit = batch.abort(messages)
 }
 
-private class Writers(python: PythonBatchWriterFactory, settings: PythonSettings, columnar: Boolean)
-  extends DataWriterFactory {
+private class Writers(
+    python: PythonBatchWriterFactory, settings: PythonSettings, columnar: Boolean)
+    extends DataWriterFactory {
 
-  override def createWriter(partition: Int, task: Long): DataWriter[InternalRow] = new DataWriter[InternalRow] {
+  override def createWriter(partition: Int, task: Long): DataWriter[InternalRow] =
+    new Writer(python, settings, columnar)
+}
 
-    private val metrics = TaskReports.metrics()
-    private var message: Option[PythonWriterCommitMessage] = None
-    private var shown = Array.empty[CustomTaskMetric]
+/** Runs one task of a write in Python. */
+private class Writer(python: PythonBatchWriterFactory, settings: PythonSettings, columnar: Boolean)
+    extends DataWriter[InternalRow] {
 
-    override def writeAll(rows: java.util.Iterator[InternalRow]): Unit = {
-      val function = python.source.createPythonFunction(python.pickledWriteFunc)
-      val answers =
-        if (columnar) {
-          val batches = rows.asScala.map(_.asInstanceOf[BatchRow].batch)
-          PythonColumns.runOnColumns(
-            function, python.inputSchema, batches, columns = 1, settings, metrics, python.sessionUUID)
-        } else PythonColumns.runOnRows(
-          function, python.inputSchema, rows.asScala, columns = 1, settings, metrics, python.sessionUUID)
-      val found = answers.flatMap(_.rowIterator().asScala.map(_.getBinary(0))).toSeq
-      if (found.length != 1) throw new IllegalStateException(s"a write task sent ${found.length} messages")
-      message = found.headOption.map(PythonWriterCommitMessage)
-      shown = python.source.createPythonTaskMetrics(metrics.map { case (name, metric) => name -> metric.value })
+  private val metrics = TaskReports.metrics()
+  private var message: Option[PythonWriterCommitMessage] = None
+  private var values = Array.empty[CustomTaskMetric]
+
+  override def writeAll(rows: java.util.Iterator[InternalRow]): Unit = {
+    val messages = batches(rows.asScala).flatMap(_.rowIterator().asScala.map(_.getBinary(0))).toSeq
+    if (messages.length != 1) {
+      throw new IllegalStateException(s"a write task sent ${messages.length} messages instead of 1")
     }
-
-    override def write(row: InternalRow): Unit = throw new UnsupportedOperationException
-
-    override def commit(): WriterCommitMessage = message.orNull
-
-    override def abort(): Unit = ()
-
-    override def close(): Unit = ()
-
-    override def currentMetricsValues(): Array[CustomTaskMetric] = shown
+    message = messages.headOption.map(PythonWriterCommitMessage)
+    values = TaskReports.values(python.source, metrics)
   }
+
+  private def batches(rows: Iterator[InternalRow]): Iterator[ColumnarBatch] = {
+    val function = python.source.createPythonFunction(python.pickledWriteFunc)
+    val schema = python.inputSchema
+    val session = python.sessionUUID
+    if (columnar) {
+      val input = rows.map(_.asInstanceOf[BatchRow].batch)
+      PythonColumns.runOnColumns(function, schema, input, columns = 1, settings, metrics, session)
+    } else PythonColumns.runOnRows(function, schema, rows, columns = 1, settings, metrics, session)
+  }
+
+  override def write(row: InternalRow): Unit = throw new UnsupportedOperationException
+
+  override def commit(): WriterCommitMessage = message.orNull
+
+  override def abort(): Unit = ()
+
+  override def close(): Unit = ()
+
+  override def currentMetricsValues(): Array[CustomTaskMetric] = values
 }

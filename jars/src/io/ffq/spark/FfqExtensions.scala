@@ -6,16 +6,16 @@ import scala.jdk.CollectionConverters._
 
 import org.apache.spark.sql.{SparkSession, SparkSessionExtensions}
 import org.apache.spark.sql.catalyst.analysis.NamedRelation
-import org.apache.spark.sql.catalyst.plans.logical.{AppendData, LogicalPlan, OverwriteByExpression, V2WriteCommand}
+import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 import org.apache.spark.sql.execution.streaming.sources.WriteToMicroBatchDataSource
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
-/** `spark.sql.extensions=io.ffq.spark.FfqExtensions`. */
+/** The session extension, set as `spark.sql.extensions=io.ffq.spark.FfqExtensions`. */
 class FfqExtensions extends (SparkSessionExtensions => Unit) {
 
-  override def apply(extensions: SparkSessionExtensions): Unit = if (Settings.isAtHome) {
+  override def apply(extensions: SparkSessionExtensions): Unit = if (Settings.isSupportedSpark) {
     extensions.injectPostHocResolutionRule(session => StampWrites(session))
     extensions.injectResolutionRule(_ => OwnPlans)
     extensions.injectPlannerStrategy(session => new ScanStrategy(session))
@@ -24,15 +24,18 @@ class FfqExtensions extends (SparkSessionExtensions => Unit) {
 }
 
 /**
- * Gives every write of an exchange its query number and its initiator before it runs, so that the
- * listener knows whose tasks it sees, and adds what the session's `spark.ffq.*` says of writes where
- * the write has no option of that name. Spark itself passes no conf to a Python source.
+ * Adds the query number and the initiator to the options of every write of an exchange.
+ *
+ * The listener finds a write's tasks by them. The rule also adds the session's `spark.ffq.*`
+ * settings for writes, where the write has no option of that name: Spark passes no conf to a
+ * Python source.
  */
 private case class StampWrites(session: SparkSession) extends Rule[LogicalPlan] {
 
   override def apply(plan: LogicalPlan): LogicalPlan = plan match {
-    // Spark wants the options in one place, or the same in both.
-    case write: AppendData => stamped(write).map(write.copy(_, writeOptions = Map.empty)).getOrElse(write)
+    // Spark refuses options that differ between the command and its relation.
+    case write: AppendData =>
+      stamped(write).map(write.copy(_, writeOptions = Map.empty)).getOrElse(write)
     case write: OverwriteByExpression =>
       stamped(write).map(write.copy(_, writeOptions = Map.empty)).getOrElse(write)
     case batch: WriteToMicroBatchDataSource if Write.isExchange(batch.relation) =>
@@ -43,11 +46,11 @@ private case class StampWrites(session: SparkSession) extends Rule[LogicalPlan] 
   }
 
   private def stamped(write: V2WriteCommand): Option[DataSourceV2Relation] =
-    Write.relation(write).filterNot(r => r.options.containsKey(Write.Initiator)).map { relation =>
+    Write.relation(write).filterNot(_.options.containsKey(Write.Initiator)).map { relation =>
       relation.copy(options = new CaseInsensitiveStringMap(stamp(relation.options)))
     }
 
-  /** A write's options with the session's, and with who makes it. */
+  /** Add the session's settings, a query number and the initiator to a write's options. */
   private def stamp(options: CaseInsensitiveStringMap): java.util.Map[String, String] = {
     val context = session.sparkContext
     val own = Map(
@@ -62,14 +65,14 @@ private case class StampWrites(session: SparkSession) extends Rule[LogicalPlan] 
   }
 }
 
-/** A write of an exchange as a logical plan knows it. */
+/** A write of an exchange, as described by its options in a logical plan. */
 private[spark] case class Write(root: String, query: Long, storage: Map[String, String])
 
 private[spark] object Write {
 
   val Initiator = "initiator"
 
-  /** The relation that a command writes to, if it is an exchange. */
+  /** The relation to which a command writes, if it is an exchange. */
   def relation(write: V2WriteCommand): Option[DataSourceV2Relation] = write.table match {
     case relation: DataSourceV2Relation if isExchange(relation) => Some(relation)
     case _ => None
@@ -80,18 +83,20 @@ private[spark] object Write {
     case _ => false
   }
 
-  /** The write in a plan, if there is one that the extension has stamped. */
+  /** The write in a plan, if it has one with the options that [[StampWrites]] adds. */
   def in(plan: LogicalPlan): Option[Write] = plan.collectFirst {
     case write: V2WriteCommand => relation(write).map(_.options)
     case batch: WriteToMicroBatchDataSource if isExchange(batch.relation) =>
       Some(new CaseInsensitiveStringMap(batch.writeOptions.asJava))
   }.flatten.filter(_.containsKey(Initiator)).map { options =>
-    val storage = options.asCaseSensitiveMap().asScala.filter(_._1.toLowerCase.startsWith("storage."))
+    val storage = options.asCaseSensitiveMap().asScala.filter { case (name, _) =>
+      name.toLowerCase.startsWith("storage.")
+    }
     Write(options.getOrDefault("path", ""), options.get("query").toLong, storage.toMap)
   }
 }
 
-/** Query numbers as the Python side makes them: 42 bits of milliseconds, 21 random bits. */
+/** Makes query numbers as Python does: 42 bits of milliseconds, 21 random bits. */
 private object QueryNumber {
 
   private val random = new SecureRandom

@@ -3,7 +3,7 @@ package io.ffq.spark
 import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
-import org.apache.spark.{ExceptionFailure, SparkConf, SparkContext, Success, TaskKilled, TaskCommitDenied, ExecutorLostFailure}
+import org.apache.spark._
 import org.apache.spark.ffq.Internals
 import org.apache.spark.scheduler._
 import org.apache.spark.sql.execution.SQLExecution
@@ -11,21 +11,24 @@ import org.apache.spark.sql.execution.ffq.{Internals => SqlInternals}
 import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionEnd
 
 /**
- * Records what Spark did for each write of an exchange: every task attempt, stage and job, and lost
- * executors. It explains and never decides. Alone through `spark.extraListeners`, or by the plugin.
+ * Records the task attempts, stages, jobs and lost executors of each write of an exchange.
+ *
+ * The records explain and never decide. The plugin installs the listener; without the plugin it can
+ * be set in `spark.extraListeners`.
  */
 class FfqListener(conf: SparkConf) extends SparkListener {
 
   private val jobs = Recent.map[Int, Job]()
   private val stages = Recent.map[Int, Job]()
 
-  if (Settings.isAtHome) Steward.open(conf)
+  if (Settings.isSupportedSpark) Steward.open(conf)
 
   private case class Job(id: Int, execution: Long, write: Write, stage: Int)
 
   override def onJobStart(event: SparkListenerJobStart): Unit = guarded {
     for {
-      execution <- Option(event.properties).flatMap(p => Option(p.getProperty(SQLExecution.EXECUTION_ID_KEY)))
+      properties <- Option(event.properties)
+      execution <- Option(properties.getProperty(SQLExecution.EXECUTION_ID_KEY))
       write <- Writes.of(execution.toLong)
       stage <- event.stageInfos.maxByOption(_.stageId)
     } {
@@ -34,7 +37,8 @@ class FfqListener(conf: SparkConf) extends SparkListener {
       Cancels.started(execution.toLong, job.id)
       if (!Internals.feedsShuffle(stage) && !isBroadcast(event)) {
         stages.put(stage.stageId, job)
-        send(job, "job_start", "stage" -> stage.stageId, "tasks" -> stage.numTasks, "time" -> event.time)
+        send(job, "job_start",
+          "stage" -> stage.stageId, "tasks" -> stage.numTasks, "time" -> event.time)
       }
     }
   }
@@ -112,9 +116,12 @@ class FfqListener(conf: SparkConf) extends SparkListener {
     Steward.send(Seq("event" -> event, "root" -> job.write.root, "query" -> job.write.query,
       "job" -> job.id) ++ values)
 
-  /** A listener that throws would be dropped from the bus. */
+  /** Report errors instead of throwing: Spark drops a listener that throws. */
   private def guarded(work: => Unit): Unit =
-    if (Settings.isAtHome) try work catch { case NonFatal(error) => Steward.complain(error) }
+    if (Settings.isSupportedSpark) {
+      try work
+      catch { case NonFatal(error) => Steward.report(error) }
+    }
 }
 
 object FfqListener {
@@ -122,16 +129,18 @@ object FfqListener {
   /** Add the listener to a running context, once. */
   private[spark] def install(sc: SparkContext): Unit = {
     val named = sc.getConf.get("spark.extraListeners", "").split(",").map(_.trim)
-    if (!named.contains(classOf[FfqListener].getName)) Internals.listen(sc, new FfqListener(sc.getConf))
+    if (!named.contains(classOf[FfqListener].getName)) {
+      Internals.listen(sc, new FfqListener(sc.getConf))
+    }
   }
 }
 
-/** A task's end in four words. */
+/** Maps the end of a task to SUCCESS, KILLED, LOST or FAILED, and a reason. */
 private object TaskOutcome {
 
   private val Longest = 500
 
-  def apply(reason: org.apache.spark.TaskEndReason): (String, String) = reason match {
+  def apply(reason: TaskEndReason): (String, String) = reason match {
     case Success => ("SUCCESS", "")
     case killed: TaskKilled => ("KILLED", firstLine(killed.reason))
     case denied: TaskCommitDenied => ("KILLED", firstLine(denied.toErrorString))
@@ -140,10 +149,12 @@ private object TaskOutcome {
     case other => ("FAILED", firstLine(other.toString))
   }
 
-  /** A Python failure's own message is the last line of its traceback that names an error. */
+  /** The message of a Python failure: the last line of its traceback that names an error. */
   private def cause(failed: ExceptionFailure): String = {
     val text = Option(failed.description).filter(_.nonEmpty).getOrElse(failed.className)
-    val named = text.linesIterator.map(_.trim).filter(_.matches("[A-Za-z_.]*(Error|Exception)\\b.*"))
+    val named = text.linesIterator
+      .map(_.trim)
+      .filter(_.matches("[A-Za-z_.]*(Error|Exception)\\b.*"))
     firstLine(named.toSeq.lastOption.getOrElse(text))
   }
 

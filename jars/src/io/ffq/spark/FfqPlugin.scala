@@ -6,9 +6,10 @@ import org.apache.spark.SparkContext
 import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext, SparkPlugin}
 
 /**
- * `spark.plugins=io.ffq.spark.FfqPlugin`: the bridge from conf alone. It adds the listener,
- * the extension that stamps writes with who makes them, and the settings that make Python sources
- * fast and keep secrets out of plans; executors need nothing.
+ * The plugin, set as `spark.plugins=io.ffq.spark.FfqPlugin`.
+ *
+ * It adds the listener, the session extension, and the settings that make Python sources fast and
+ * keep secrets out of plans. It does nothing on executors.
  */
 class FfqPlugin extends SparkPlugin {
 
@@ -20,7 +21,7 @@ class FfqPlugin extends SparkPlugin {
 private class FfqDriverPlugin extends DriverPlugin {
 
   override def init(sc: SparkContext, context: PluginContext): JMap[String, String] = {
-    if (Settings.isAtHome) {
+    if (Settings.isSupportedSpark) {
       Settings.installExtension(context.conf())
       Settings.installDefaults(context.conf())
       FfqListener.install(sc)

@@ -2,12 +2,12 @@ package io.ffq.spark
 
 import java.util.{Collections, LinkedHashMap, Map => JMap}
 
-/** A map of the newest entries: a driver may run for months, and late events are worth little. */
+/** Makes maps that keep the newest entries only, because a driver may run for months. */
 private object Recent {
 
-  private val Most = 10000
+  private val MaxEntries = 10000
 
   def map[K, V](): JMap[K, V] = Collections.synchronizedMap(new LinkedHashMap[K, V] {
-    override def removeEldestEntry(eldest: JMap.Entry[K, V]): Boolean = size() > Most
+    override def removeEldestEntry(eldest: JMap.Entry[K, V]): Boolean = size() > MaxEntries
   })
 }

@@ -3,7 +3,7 @@ package io.ffq.spark
 import org.apache.spark.sql.connector.metric.{CustomMetric, CustomSumMetric, CustomTaskMetric}
 import org.apache.spark.sql.execution.datasources.v2.python.PythonCustomMetric
 
-/** What the SQL tab shows of a scan. */
+/** The metrics of a scan that Spark's SQL tab shows. */
 private[spark] object ScanMetrics {
 
   private val OfPlan = Seq(
@@ -22,7 +22,7 @@ private[spark] object ScanMetrics {
 
   private val Peak = "peak_bytes" -> "FFQ most bytes that a task had asked for at one time"
 
-  /** What tasks report when they end. */
+  /** The names of the metrics that tasks report when they end. */
   val reported: Seq[String] = Seq(Bytes._1, Peak._1, "requests", "waited_ms")
 
   def all: Array[CustomMetric] =
@@ -33,26 +33,27 @@ private[spark] object ScanMetrics {
   def ofPlan(note: PlanNote): Array[CustomTaskMetric] =
     OfPlan.map { case (name, _) => task(name, note.number(name)) }.toArray
 
-  def task(of: String, found: Long): CustomTaskMetric = new CustomTaskMetric {
+  def task(metric: String, reported: Long): CustomTaskMetric = new CustomTaskMetric {
 
-    override def name(): String = key(of)
+    override def name(): String = key(metric)
 
-    override def value(): Long = found
+    override def value(): Long = reported
   }
 
   private def key(name: String): String = s"ffq_$name"
 }
 
-/** A sum over tasks. Spark makes one without a name to add values up. */
+/** A sum over tasks. Spark creates a nameless instance to add up values. */
 class ScanSum(override val name: String, override val description: String) extends CustomSumMetric {
 
   def this() = this(null, null)
 }
 
-/** The largest value of a task. Spark makes one without a name to compare values. */
+/** The maximum over tasks. Spark creates a nameless instance to compare values. */
 class ScanMost(override val name: String, override val description: String) extends CustomMetric {
 
   def this() = this(null, null)
 
-  override def aggregateTaskMetrics(values: Array[Long]): String = values.maxOption.getOrElse(0L).toString
+  override def aggregateTaskMetrics(values: Array[Long]): String =
+    values.maxOption.getOrElse(0L).toString
 }

@@ -8,38 +8,47 @@ import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
 import org.apache.spark.sql.types.{MetadataBuilder, StructType}
 
 /**
- * How the rows of a scan are spread over tasks: as few as suit, or one for each of `partitions`, which then may
- * give them in the order of some columns.
+ * How a scan distributes its rows over tasks.
+ *
+ * With `partitions` = 0 the planner makes as few tasks as suit. Otherwise each partition is one
+ * task, and `order` names the columns by which its rows are sorted.
  */
-private[spark] case class Layout(partitions: Int = 0, order: Seq[String] = Nil)
+private[spark] case class ScanPartitioning(partitions: Int = 0, order: Seq[String] = Nil)
 
-/** What a scan asks Python to plan; it travels as metadata of the first column. */
+/** What a scan asks Python to plan. It is sent as metadata of the first column. */
 private case class PlanRequest(
-    layout: Layout = Layout(),
+    partitioning: ScanPartitioning = ScanPartitioning(),
     bounds: Seq[String] = Nil,
     report: Boolean = false,
     filters: Set[Condition] = Set.empty) {
 
-  def mark(columns: StructType): StructType = {
+  /** Add the request to the first column's metadata. */
+  def addTo(columns: StructType): StructType = {
+    val metadata = new MetadataBuilder()
+      .withMetadata(columns.head.metadata)
+      .putString("ffq.plan", json)
+      .build()
+    StructType(columns.head.copy(metadata = metadata) +: columns.tail)
+  }
+
+  private def json: String = {
     val mapper = new ObjectMapper
     val document = mapper.createObjectNode()
-    document.put("partitions", layout.partitions).put("report", report)
-    Seq("order" -> layout.order, "bounds" -> bounds).foreach { case (field, names) =>
+    document.put("partitions", partitioning.partitions).put("report", report)
+    Seq("order" -> partitioning.order, "bounds" -> bounds).foreach { case (field, names) =>
       val array = document.putArray(field)
       names.foreach(array.add(_))
     }
     val conditions = document.putArray("filters")
     filters.foreach(_.write(conditions.addObject()))
-    val text = mapper.writeValueAsString(document)
-    val metadata = new MetadataBuilder().withMetadata(columns.head.metadata).putString("ffq.plan", text).build()
-    StructType(columns.head.copy(metadata = metadata) +: columns.tail)
+    mapper.writeValueAsString(document)
   }
 }
 
-/** What a plan says about itself. */
+/** The note that Python's planner attaches to a plan. */
 private[spark] class PlanNote(document: JsonNode) {
 
-  /** The columns whose hash decides a row's partition as Spark's own would; empty if none does. */
+  /** The columns whose hash places a row as Spark's own shuffle would; empty if none does. */
   val keys: Seq[String] = names("keys")
 
   /** The columns by which all parts are sorted. */
@@ -47,19 +56,20 @@ private[spark] class PlanNote(document: JsonNode) {
 
   val partitions: Int = document.get("partitions").asInt()
 
-  /** Of each task its parts, rows and bytes. */
-  lazy val tasks: IndexedSeq[Seq[Long]] =
-    document.get("tasks").elements().asScala.map(_.elements().asScala.map(_.asLong()).toSeq).toIndexedSeq
+  /** The number of parts, rows and bytes of each task. */
+  lazy val tasks: IndexedSeq[Seq[Long]] = document.get("tasks").elements().asScala
+    .map(_.elements().asScala.map(_.asLong()).toSeq).toIndexedSeq
 
-  /** Whether `rows` is what a count gives. */
+  /** Whether `rows` is exact, so that it answers a count. */
   val counts: Boolean = document.get("counts").asBoolean()
 
   def number(name: String): Long = document.get(name).asLong()
 
-  /** The least value, the greatest, and how many nulls: of columns that were asked for and are known. */
+  /** The minimum, maximum and number of nulls of a requested column, if they are known. */
   def bounds(column: String): Option[JsonNode] = Option(document.get("bounds").get(column))
 
-  private def names(field: String): Seq[String] = document.get(field).elements().asScala.map(_.asText()).toSeq
+  private def names(field: String): Seq[String] =
+    document.get(field).elements().asScala.map(_.asText()).toSeq
 }
 
 private[spark] object PlanNote {
@@ -67,20 +77,23 @@ private[spark] object PlanNote {
   private val Begin = "\u0001ffq<".getBytes(US_ASCII)
   private val End = ">ffq\u0001".getBytes(US_ASCII)
 
-  /** The note in the place of a plan's first task, if the Python side has put one there. */
-  def in(task: Array[Byte]): Option[PlanNote] =
-    text(task).filter(_.startsWith("{")).map(text => new PlanNote(new ObjectMapper().readTree(text)))
+  /** Read the note that Python puts in front of a plan's tasks, if this is one. */
+  def in(task: Array[Byte]): Option[PlanNote] = text(task)
+    .filter(_.startsWith("{"))
+    .map(json => new PlanNote(new ObjectMapper().readTree(json)))
 
-  /** Whether a task is the one of a partition. */
-  def isAt(task: Array[Byte], place: Int, count: Int): Boolean = text(task).contains(s"$place/$count")
+  /** Whether a task is marked as the one that reads a partition. */
+  def isOfPartition(task: Array[Byte], partition: Int, count: Int): Boolean =
+    text(task).contains(s"$partition/$count")
 
-  /** Pickles hold bytes as they are: what is between the marks. */
+  /** The text between the marks. Pickles contain byte strings unchanged. */
   def text(task: Array[Byte]): Option[String] = {
     val start = task.indexOfSlice(Begin)
     val end = if (start < 0) -1 else task.indexOfSlice(End, start)
-    if (end < 0) None else Some(new String(task, start + Begin.length, end - start - Begin.length, US_ASCII))
+    val from = start + Begin.length
+    if (end < 0) None else Some(new String(task, from, end - from, US_ASCII))
   }
 }
 
-/** A plan as Python made it: the function of all tasks, the tasks, and the note, if there is one. */
+/** A plan made by Python: the function of all tasks, the tasks, and the note if there is one. */
 private case class ScanPlan(function: Array[Byte], tasks: Seq[Array[Byte]], note: Option[PlanNote])

@@ -7,7 +7,7 @@ import scala.jdk.CollectionConverters._
 import org.apache.spark.{SPARK_VERSION, SparkConf}
 import org.apache.spark.sql.internal.SQLConf
 
-/** What the bridge reads from `spark.ffq.*`, and who this application is. */
+/** The settings of the plugin below `spark.ffq.`, and the identity of this application. */
 private[spark] object Settings {
 
   private val BuiltFor = "4.3."
@@ -16,22 +16,22 @@ private[spark] object Settings {
   private val Extensions = "spark.sql.extensions"
   private val Sockets = "spark.python.unix.domain.socket.enabled"
   private val SocketDir = "spark.python.unix.domain.socket.dir"
-  // A socket's path has at most 104 characters, and Spark's file name takes 43 of them.
+  // The path of a socket has at most 104 characters, 43 of which Spark's file name takes.
   private val SocketDirLength = 61
   private val Temporary = "-Djava\\.io\\.tmpdir=[\"']?([^\\s\"']+)".r
 
   /**
-   * Whether this is the Spark that the jar was built for. The bridge uses what Spark does not
-   * promise to keep; elsewhere it stays away, and all that Python does goes on without it.
+   * Whether this is the Spark version that the jar was built for. The plugin uses interfaces that
+   * Spark may change; on other versions it does nothing, and the Python source works without it.
    */
-  lazy val isAtHome: Boolean = {
-    val home = SPARK_VERSION.startsWith(BuiltFor)
-    if (!home) System.err.println(
+  lazy val isSupportedSpark: Boolean = {
+    val isSupported = SPARK_VERSION.startsWith(BuiltFor)
+    if (!isSupported) System.err.println(
       s"ffq_spark: the plugin is built for Spark ${BuiltFor}x and does nothing on $SPARK_VERSION")
-    home
+    isSupported
   }
 
-  /** Unique for each driver process, also where application ids repeat. */
+  /** Unique per driver process, because application ids may repeat. */
   val run: String = UUID.randomUUID().toString.take(8)
 
   def initiator(applicationId: String): String =
@@ -39,50 +39,57 @@ private[spark] object Settings {
 
   def leaseSeconds(conf: SparkConf): Int = conf.getInt(Prefix + "lease.seconds", 30).max(1)
 
-  /** Sessions are made after plugins, from this very conf. */
+  /** Add the extension to the conf. Spark makes sessions from it after it has started plugins. */
   def installExtension(conf: SparkConf): Unit = {
     val own = classOf[FfqExtensions].getName
-    val there = conf.get(Extensions, "").split(",").map(_.trim).filter(_.nonEmpty)
-    if (!there.contains(own)) conf.set(Extensions, (there :+ own).mkString(","))
+    val names = conf.get(Extensions, "").split(",").map(_.trim).filter(_.nonEmpty)
+    if (!names.contains(own)) conf.set(Extensions, (names :+ own).mkString(","))
   }
 
   /**
-   * What makes Python sources fast and keeps secrets out of plans, where the user has not decided.
-   * The sessions, the executors and PySpark's own side of the sockets take their conf from this one,
-   * and all come after plugins.
+   * Set the defaults that make Python sources fast and keep secrets out of plans, where the user
+   * has not set them. Sessions, executors and PySpark's side of the sockets copy this conf after
+   * Spark has started plugins.
    */
   def installDefaults(conf: SparkConf): Unit = {
-    val refused = if (sys.env.contains("PYSPARK_UDS_MODE") || socketsFail(conf)) Set(Sockets) else Set.empty[String]
-    defaults.foreach { case (name, value) => if (!refused(name)) conf.setIfMissing(name, value) }
+    val skipsSockets = sys.env.contains("PYSPARK_UDS_MODE") || socketsFail(conf)
+    defaults.foreach { case (name, value) =>
+      if (name != Sockets || !skipsSockets) conf.setIfMissing(name, value)
+    }
   }
 
-  /** The declaration in `ffq_spark/conf.py`. */
+  /** The defaults that `ffq_spark/conf.py` declares. */
   private lazy val defaults: Map[String, String] = properties("defaults.properties")
 
-  /** Every name below the prefix that Python declares, in lower case; `write` for options of writes. */
+  /** Names below the prefix that Python declares, in lower case; write options map to `write`. */
   private lazy val declared: Map[String, String] =
-    properties("options.properties").map { case (name, use) => name.toLowerCase(Locale.ROOT) -> use }
+    properties("options.properties").map { case (name, use) =>
+      name.toLowerCase(Locale.ROOT) -> use
+    }
 
-  /** Properties that were put into the jar when it was built. */
+  /** Read a properties file that jars/build.py put into the jar. */
   private def properties(name: String): Map[String, String] = {
     val stream = getClass.getResourceAsStream(name)
-    val found = new Properties
-    try found.load(stream) finally stream.close()
-    found.asScala.toMap
+    val loaded = new Properties
+    try loaded.load(stream) finally stream.close()
+    loaded.asScala.toMap
   }
 
-  /** Where the path of a Unix socket would be too long, or unknown, every Python task would fail. */
-  private def socketsFail(conf: SparkConf): Boolean =
-    java.io.File.separatorChar == '\\' || !conf.contains(SocketDir) && (
-      conf.get("spark.master", "").startsWith("yarn") || temporaries(conf).exists(_.length > SocketDirLength))
+  /** Whether the path of a Unix socket is too long or unknown, so that Python tasks would fail. */
+  private def socketsFail(conf: SparkConf): Boolean = {
+    val isWindows = java.io.File.separatorChar == '\\'
+    val isYarn = conf.get("spark.master", "").startsWith("yarn")
+    isWindows || !conf.contains(SocketDir) &&
+      (isYarn || temporaryFolders(conf).exists(_.length > SocketDirLength))
+  }
 
-  private def temporaries(conf: SparkConf): Seq[String] =
+  private def temporaryFolders(conf: SparkConf): Seq[String] =
     System.getProperty("java.io.tmpdir") +:
       conf.getAll.toSeq.filter(_._1.endsWith("JavaOptions")).flatMap { case (_, options) =>
         Temporary.findFirstMatchIn(options).map(_.group(1))
       }
 
-  /** The interpreter for the steward: its own setting, else Spark's. */
+  /** The Python interpreter for the steward: `spark.ffq.python`, else Spark's. */
   def python(conf: SparkConf): String =
     conf.getOption(Prefix + "python")
       .orElse(conf.getOption("spark.pyspark.driver.python"))
@@ -91,23 +98,30 @@ private[spark] object Settings {
       .orElse(sys.env.get("PYSPARK_PYTHON"))
       .getOrElse("python3")
 
-  /** Whether the session lets scans tell Spark how their rows are partitioned, and answer counts. */
-  def plansLayouts(): Boolean = SQLConf.get.getConfString(Prefix + "planner.enabled", "true").toBoolean
+  /** Whether the session lets scans report their partitioning and answer aggregates. */
+  def isPlannerEnabled(): Boolean =
+    SQLConf.get.getConfString(Prefix + "planner.enabled", "true").toBoolean
 
   /**
-   * The options that a write takes from the session's settings. Settings for reads, for the plugin and those
-   * that only a call can give are left out. A name that nothing declares stays whole: Python refuses it.
-   * Its value, which may be a secret, stays away.
+   * The options that a write takes from the session's settings.
+   *
+   * Settings for reads and for the plugin are left out, and so are options that only a call can
+   * set. An undeclared setting keeps its full name, so that Python refuses it; its value is left
+   * out because it may be a secret.
    */
   def writeOptions(all: Iterable[(String, String)]): Map[String, String] =
-    all.collect { case (setting, value) if setting.startsWith(Prefix) =>
-      val name = setting.stripPrefix(Prefix)
-      val lower = name.toLowerCase(Locale.ROOT)
-      if (lower.startsWith("storage.")) Some(name -> value)
-      else declared.get(lower) match {
-        case Some("write") => Some(name -> value)
-        case Some(_) => None
-        case None => Some(setting -> "")
-      }
-    }.flatten.toMap
+    all.flatMap { case (setting, value) =>
+      if (setting.startsWith(Prefix)) writeOption(setting, value) else None
+    }.toMap
+
+  private def writeOption(setting: String, value: String): Option[(String, String)] = {
+    val name = setting.stripPrefix(Prefix)
+    val lower = name.toLowerCase(Locale.ROOT)
+    if (lower.startsWith("storage.")) Some(name -> value)
+    else declared.get(lower) match {
+      case Some("write") => Some(name -> value)
+      case Some(_) => None
+      case None => Some(setting -> "")
+    }
+  }
 }

@@ -12,18 +12,20 @@ import com.fasterxml.jackson.module.scala.DefaultScalaModule
 import org.apache.spark.{SparkConf, SparkContext}
 
 /**
- * The process beside the driver that does all storage work: attempt log, lease, cancel requests,
- * ends of writes, cleanup. A thread of the driver starts it with the first write, tells it that the
- * driver lives, and replaces one that has died or hangs while writes are under way.
+ * Runs the steward: the process beside the driver that does the plugin's storage work (attempt
+ * log, leases, cancel requests, outcomes of ended writes, gc).
+ *
+ * A thread of the driver starts it with the first write, sends it a beat at intervals, and replaces
+ * it if it dies or hangs while writes are under way.
  */
 private object Steward {
 
   private val Capacity = 100000
   private val GraceSeconds = 10L
-  /** A steward that has answered once answers within milliseconds, however slow storage is. */
+  /** After its first answer a steward answers in milliseconds, whatever storage does. */
   private val PatienceNanos = TimeUnit.SECONDS.toNanos(10)
   private val StartNanos = TimeUnit.SECONDS.toNanos(60)
-  /** A process that lived this long did not fail because of how it was started. */
+  /** A process that ran this long had no failure to start. */
   private val HealthyNanos = TimeUnit.SECONDS.toNanos(60)
   private val LongestDelaySeconds = 60L
   private val json = new ObjectMapper().registerModule(DefaultScalaModule)
@@ -40,7 +42,7 @@ private object Steward {
   private var hasAnswered = false
   private var stopped = true
 
-  /** Begin to look after an application's writes. One that writes no exchange starts no process. */
+  /** Watch an application's writes. The process is started by the first write. */
   def open(conf: SparkConf): Unit = synchronized {
     application += 1
     stopped = false
@@ -58,7 +60,7 @@ private object Steward {
     notifyAll()
   }
 
-  /** Tell of an event; what does not fit into the queue is lost. */
+  /** Send an event, or count it as dropped if the queue is full. */
   def send(values: Seq[(String, Any)]): Unit = {
     val line = Line(text(values), isEvent = true)
     synchronized {
@@ -66,16 +68,19 @@ private object Steward {
     }
   }
 
-  /** Tell that a write began or ended; a process that is started later is told by `Writes`. */
+  /** Send the beginning or end of a write. A new process gets both from [[Writes.handOver]]. */
   def sendState(values: Seq[(String, Any)]): Unit = synchronized {
-    if (process.nonEmpty && !stopped) lines.add(Line(text(values), isEvent = false)) else notifyAll()
+    if (process.nonEmpty && !stopped) lines.add(Line(text(values), isEvent = false))
+    else notifyAll()
   }
 
   private def text(values: Seq[(String, Any)]): String = json.writeValueAsString(values.toMap)
 
-  def complain(error: Throwable): Unit = complain(s"${error.getClass.getSimpleName}: ${error.getMessage}")
+  /** Report an error on standard error. */
+  def report(error: Throwable): Unit =
+    report(s"${error.getClass.getSimpleName}: ${error.getMessage}")
 
-  private def complain(message: String): Unit = System.err.println(s"ffq_spark: $message")
+  private def report(message: String): Unit = System.err.println(s"ffq_spark: $message")
 
   private def keep(conf: SparkConf, own: Int): Unit = {
     val beatNanos = TimeUnit.SECONDS.toNanos(Settings.leaseSeconds(conf)) / 3
@@ -85,13 +90,13 @@ private object Steward {
         val now = System.nanoTime()
         if (now >= nextBeat) {
           Writes.look()
-          // A driver that slept has not read the answers that wait for it.
+          // After a suspension of the driver, unread answers may be waiting.
           if (now < nextBeat + beatNanos) replaceHung(now)
           beat(now)
           nextBeat = now + beatNanos
         }
         startIfNeeded(conf)
-      } catch { case NonFatal(error) => complain(error) }
+      } catch { case NonFatal(error) => report(error) }
       pause(nextBeat)
     }
   }
@@ -122,27 +127,32 @@ private object Steward {
         lines = new LinkedBlockingQueue[Line]((first ++ lines.asScala.filter(_.isEvent)).asJava)
         unansweredSince = None
         hasAnswered = false
-        process = Some(new StewardProcess(Settings.python(conf), lines)(hear, () => gone()))
+        process = Some(new StewardProcess(Settings.python(conf), lines)(receive, () => ended()))
         runs += 1
       })
     } catch {
-      case NonFatal(error) => failed(s"the process beside the driver does not start: ${error.getMessage}")
+      case NonFatal(error) =>
+        failed(s"the process beside the driver does not start: ${error.getMessage}")
     }
   }
 
   private def hello(conf: SparkConf): Seq[(String, Any)] = {
-    if (initiator.isEmpty) initiator = Some(Settings.initiator(SparkContext.getOrCreate().applicationId))
+    if (initiator.isEmpty) {
+      initiator = Some(Settings.initiator(SparkContext.getOrCreate().applicationId))
+    }
+    def seconds(name: String, default: String): Long =
+      conf.getTimeAsSeconds(Settings.Prefix + name, default)
     Seq(
       "event" -> "hello",
       "initiator" -> initiator.get,
       "run" -> runs,
       "lease_seconds" -> Settings.leaseSeconds(conf),
       "cleanup" -> conf.getBoolean(Settings.Prefix + "cleanup.enabled", false),
-      "cleanup_interval_seconds" -> conf.getTimeAsSeconds(Settings.Prefix + "cleanup.interval", "10min"),
-      "cleanup_ttl_seconds" -> conf.getTimeAsSeconds(Settings.Prefix + "cleanup.ttl", "1d"))
+      "cleanup_interval_seconds" -> seconds("cleanup.interval", "10min"),
+      "cleanup_ttl_seconds" -> seconds("cleanup.ttl", "1d"))
   }
 
-  private def hear(line: String): Unit = try {
+  private def receive(line: String): Unit = try {
     val order = json.readTree(line)
     order.path("order").asText match {
       case "answer" => synchronized { unansweredSince = None; hasAnswered = true }
@@ -150,29 +160,30 @@ private object Steward {
       case "cancel" => Cancels.cancel(order.path("query").asLong, order.path("message").asText)
       case _ =>
     }
-  } catch { case NonFatal(error) => complain(error) }
+  } catch { case NonFatal(error) => report(error) }
 
-  /** A process has ended: the next one starts at once, or after a delay if this one lived briefly. */
-  private def gone(): Unit = synchronized {
-    process.filter(!_.isAlive).foreach { ended =>
+  /** Plan the next process: at once, or after a delay if this one ended soon after its start. */
+  private def ended(): Unit = synchronized {
+    process.filter(!_.isAlive).foreach { last =>
       process = None
-      if (System.nanoTime() - ended.startedAt >= HealthyNanos) failures = 0
-      if (!stopped) failed(s"the process beside the driver ended with code ${ended.exitCode}; writes start it again")
+      if (System.nanoTime() - last.startedAt >= HealthyNanos) failures = 0
+      if (!stopped) failed(
+        s"the process beside the driver ended with code ${last.exitCode}; writes start it again")
     }
   }
 
-  /** Plan the next start. The first failure of a row is told and costs no time; then delays double. */
+  /** Plan a restart: at once and with a report after one failure, then with doubling delays. */
   private def failed(message: String): Unit = synchronized {
-    if (failures == 0) complain(message)
+    if (failures == 0) report(message)
     val delay = if (failures == 0) 0L else (1L << (failures - 1).min(6)).min(LongestDelaySeconds)
     failures += 1
     notBefore = System.nanoTime() + TimeUnit.SECONDS.toNanos(delay)
     notifyAll()
   }
 
-  /** Let the process finish its work. */
+  /** Stop the process after it has finished its work. */
   def stop(): Unit = {
-    try if (synchronized(!stopped)) Writes.look() catch { case NonFatal(error) => complain(error) }
+    try if (synchronized(!stopped)) Writes.look() catch { case NonFatal(error) => report(error) }
     val running = synchronized {
       if (!stopped && process.nonEmpty) lines.add(Line("""{"event":"bye"}""", isEvent = false))
       stopped = true

@@ -7,14 +7,15 @@ import java.util.concurrent.{LinkedBlockingQueue, TimeUnit}
 
 import scala.util.control.NonFatal
 
-/** A line for the steward. Its successor gets the events that it has not read, and the state anew. */
+/** A line for the steward. A new steward gets the unread events again, and the current state. */
 private case class Line(text: String, isEvent: Boolean)
 
 /**
- * One run of the steward: a process that reads lines from its standard input until that ends, and
- * gives orders, one a line, on its standard output.
+ * One run of the steward: a process that reads events from its standard input until that ends, and
+ * writes orders, one per line, to its standard output.
  */
-private class StewardProcess(python: String, lines: LinkedBlockingQueue[Line])(hear: String => Unit, gone: () => Unit) {
+private class StewardProcess(python: String, lines: LinkedBlockingQueue[Line])(
+    receive: String => Unit, ended: () => Unit) {
 
   private val process = {
     val command = new ProcessBuilder(python, "-m", "ffq_spark.spark.steward")
@@ -32,7 +33,7 @@ private class StewardProcess(python: String, lines: LinkedBlockingQueue[Line])(h
 
   def kill(): Unit = process.destroyForcibly()
 
-  /** Close its input, let it finish its work, and never leave it behind. */
+  /** Close its input and wait until it exits; kill it after this many seconds. */
   def end(seconds: Long): Unit = {
     lines.add(StewardProcess.End)
     if (!process.waitFor(seconds, TimeUnit.SECONDS)) process.destroyForcibly()
@@ -53,15 +54,15 @@ private class StewardProcess(python: String, lines: LinkedBlockingQueue[Line])(h
 
   private def read(): Unit = {
     val source = new BufferedReader(new InputStreamReader(process.getInputStream, UTF_8))
-    try Iterator.continually(source.readLine()).takeWhile(_ != null).foreach(hear)
+    try Iterator.continually(source.readLine()).takeWhile(_ != null).foreach(receive)
     finally {
       process.waitFor()
       lines.add(StewardProcess.End)
-      gone()
+      ended()
     }
   }
 
-  /** A pipe that breaks says that the process has ended, and the driver sees that by itself. */
+  /** Start a daemon thread. A broken pipe is ignored: the reader reports the process's end. */
   private def thread(name: String)(work: => Unit): Unit = {
     val started = new Thread(() => try work catch { case NonFatal(_) => () }, name)
     started.setDaemon(true)
@@ -71,6 +72,6 @@ private class StewardProcess(python: String, lines: LinkedBlockingQueue[Line])(h
 
 private object StewardProcess {
 
-  /** Ends the input. */
+  /** The last line: it closes the process's input. */
   private val End = Line("", isEvent = false)
 }

@@ -4,16 +4,16 @@ import org.apache.spark.SparkContext
 import org.apache.spark.scheduler.{SparkListenerInterface, StageInfo}
 import org.apache.spark.sql.types.DataType
 
-/** The little that Spark shows to its own packages alone. */
+/** Access to members that Spark restricts to its own packages. */
 object Internals {
 
-  /** Whether a stage feeds a shuffle; the others give a job its result, or write. */
+  /** Whether a stage writes a shuffle; other stages compute a job's result or write output. */
   def feedsShuffle(stage: StageInfo): Boolean = stage.shuffleDepId.nonEmpty
 
-  /** Listen in a queue that Spark has anyway: one of our own would cost a thread and every event. */
+  /** Add a listener to an existing queue: a new queue costs a thread and a copy of all events. */
   def listen(context: SparkContext, listener: SparkListenerInterface): Unit =
     context.listenerBus.addToStatusQueue(listener)
 
-  /** The type with nulls allowed at every depth. */
-  def relaxed[T <: DataType](kind: T): T = kind.asNullable.asInstanceOf[T]
+  /** The type with nulls allowed at every level of nesting. */
+  def nullable[T <: DataType](dataType: T): T = dataType.asNullable.asInstanceOf[T]
 }

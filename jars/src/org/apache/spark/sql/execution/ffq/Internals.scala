@@ -5,12 +5,12 @@ import scala.jdk.CollectionConverters._
 import org.apache.spark.sql.execution.{QueryExecution, SQLExecution}
 import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionEnd
 
-/** The SQL executions that Spark shows to its own packages only. */
+/** Access to SQL executions that Spark restricts to its own packages. */
 object Internals {
 
-  /** The executions whose thread is inside them now: Spark's own account, which loses nothing. */
+  /** The running executions, from Spark's own map, which is complete. */
   def running(): Map[Long, QueryExecution] = SQLExecution.executionIdToQueryExecution.asScala.toMap
 
-  /** The query of an execution that has ended. */
+  /** The query of an ended execution. */
   def query(end: SparkListenerSQLExecutionEnd): Option[QueryExecution] = Option(end.qe)
 }

@@ -7,10 +7,13 @@ import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
 /**
- * Spark's columnar batches as Arrow batches of a size that suits a writer: columns are copied whole,
- * and several small batches become one. The Arrow columns are children of the root's only one.
+ * Converts Spark's columnar batches to Arrow batches of a size that suits a writer.
+ *
+ * It copies whole columns and joins small batches. The Arrow columns are the children of the root's
+ * only vector, a struct.
  */
-private class ColumnBatches(root: VectorSchemaRoot, schema: StructType, input: Iterator[ColumnarBatch]) {
+private class ColumnBatches(
+    root: VectorSchemaRoot, schema: StructType, input: Iterator[ColumnarBatch]) {
 
   private val struct = root.getVector(0).asInstanceOf[StructVector]
   struct.setInitialCapacity(ColumnCopy.Rows)
@@ -21,27 +24,28 @@ private class ColumnBatches(root: VectorSchemaRoot, schema: StructType, input: I
     val vector = struct.getChildByOrdinal(column).asInstanceOf[org.apache.arrow.vector.FieldVector]
     column -> ColumnCopy.of(schema(column).dataType, vector)
   }
-  // Those first that may take fewer rows than there are: what they leave, nobody else takes.
-  private val inOrder = copies.sortBy { case (_, copy) => !copy.isInstanceOf[StringCopy] }
+  // Strings first: they may take fewer rows than offered, and then the other columns take as few.
+  private val stringsFirst = copies.sortBy { case (_, copy) => !copy.isInstanceOf[StringCopy] }
 
   private var batch: ColumnarBatch = _
   private var taken = 0
 
-  /** Fill the root with the next rows; false if there are none. */
+  /** Fill the root with the next rows, or return false if no rows are left. */
   def next(): Boolean = {
-    inOrder.foreach { case (_, copy) => copy.begin() }
+    stringsFirst.foreach { case (_, copy) => copy.begin() }
     var rows = 0
     var last = false
     while (!last && rows < ColumnCopy.Rows && hasRows) {
       val wanted = (batch.numRows() - taken).min(ColumnCopy.Rows - rows)
-      val count = inOrder.foldLeft(wanted) { case (most, (column, copy)) =>
+      val count = stringsFirst.foldLeft(wanted) { case (most, (column, copy)) =>
         copy.append(batch.column(column), taken, most, rows)
       }
       rows += count
       taken += count
-      last = count < wanted || inOrder.iterator.map(_._2.bytes(rows)).sum >= ColumnBatches.Bytes
+      val bytes = stringsFirst.iterator.map(_._2.bytes(rows)).sum
+      last = count < wanted || bytes >= ColumnBatches.Bytes
     }
-    inOrder.foreach { case (_, copy) => copy.end(rows) }
+    stringsFirst.foreach { case (_, copy) => copy.end(rows) }
     root.setRowCount(rows)
     rows > 0
   }
@@ -62,6 +66,6 @@ private class ColumnBatches(root: VectorSchemaRoot, schema: StructType, input: I
 
 private object ColumnBatches {
 
-  /** As much as a writer brings into order at once. */
+  /** The size of the batches that a writer sorts by partition at once. */
   val Bytes: Long = 2 << 20
 }

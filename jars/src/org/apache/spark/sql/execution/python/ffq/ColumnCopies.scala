@@ -1,7 +1,7 @@
 package org.apache.spark.sql.execution.python.ffq
 
 import org.apache.arrow.memory.ArrowBuf
-import org.apache.arrow.vector.{BaseFixedWidthVector, BaseVariableWidthVector, BitVector, BitVectorHelper, FieldVector}
+import org.apache.arrow.vector._
 
 import org.apache.spark.sql.execution.arrow.ArrowWriter
 import org.apache.spark.sql.execution.vectorized.WritableColumnVector
@@ -12,29 +12,30 @@ import org.apache.spark.unsafe.Platform
 /** Copies rows of a column into an Arrow vector that has room for `ColumnCopy.Rows` of them. */
 private trait ColumnCopy {
 
-  /** Begin again with row 0. */
+  /** Start a new batch at row 0. */
   def begin(): Unit
 
   /**
-   * Put rows of a column behind the first `at` rows, and tell how many: fewer than asked for only
-   * where they would need too much memory, none only behind others.
+   * Copy `count` rows of a column from row `from` on, behind the first `at` rows of the batch, and
+   * return the number of copied rows. It is smaller than `count` if the batch would grow too large,
+   * and 0 only if `at` > 0.
    */
   def append(column: ColumnVector, from: Int, count: Int, at: Int): Int
 
-  /** The vector's rows are these. */
+  /** Finish a batch of this many rows. */
   def end(rows: Int): Unit = ()
 
-  /** How many bytes the first rows take, where they differ from row to row. */
+  /** The number of bytes of the first rows. */
   def bytes(rows: Int): Long
 }
 
 private object ColumnCopy {
 
   val Rows: Int = 1 << 16
-  /** The most bytes of strings, unless one string alone has more. */
+  /** The maximum bytes of strings in a batch; a single string may have more. */
   val Text: Int = 16 << 20
 
-  def of(kind: DataType, vector: FieldVector): ColumnCopy = (kind, vector) match {
+  def of(dataType: DataType, vector: FieldVector): ColumnCopy = (dataType, vector) match {
     case (LongType | TimestampType | TimestampNTZType, fixed: BaseFixedWidthVector) =>
       new FixedCopy(fixed, Platform.LONG_ARRAY_OFFSET, _.getLongs(_, _))
     case (DoubleType, fixed: BaseFixedWidthVector) =>
@@ -55,9 +56,10 @@ private object ColumnCopy {
   def allValid(bits: ArrowBuf): Unit = bits.setOne(0L, (Rows / 8).toLong)
 }
 
-/** Values of one width, copied as an array whose elements begin at `origin`. */
-private class FixedCopy(vector: BaseFixedWidthVector, origin: Int, values: (ColumnVector, Int, Int) => AnyRef)
-  extends ColumnCopy {
+/** Copies values of a fixed width from an array; `origin` is the offset of its first element. */
+private class FixedCopy(
+    vector: BaseFixedWidthVector, origin: Int, values: (ColumnVector, Int, Int) => AnyRef)
+    extends ColumnCopy {
 
   private val width = vector.getTypeWidth.toLong
   private val zero = new Array[Byte](8)
@@ -65,13 +67,14 @@ private class FixedCopy(vector: BaseFixedWidthVector, origin: Int, values: (Colu
   override def begin(): Unit = ColumnCopy.allValid(vector.getValidityBuffer)
 
   override def append(column: ColumnVector, from: Int, count: Int, at: Int): Int = {
-    // Others than Spark's own columns may not be asked for the value of a null.
-    if (!column.hasNull || column.isInstanceOf[WritableColumnVector]) copy(column, from, count, at)
+    // Only Spark's own column vectors have a value for a null row.
+    val hasValueForNull = column.isInstanceOf[WritableColumnVector]
+    if (!column.hasNull || hasValueForNull) copy(column, from, count, at)
     if (column.hasNull) (0 until count).foreach { row =>
       if (column.isNullAt(from + row)) {
         BitVectorHelper.unsetBit(vector.getValidityBuffer, at + row)
         Platform.copyMemory(zero, Platform.BYTE_ARRAY_OFFSET, null, address(at + row), width)
-      } else if (!column.isInstanceOf[WritableColumnVector]) copy(column, from + row, 1, at + row)
+      } else if (!hasValueForNull) copy(column, from + row, 1, at + row)
     }
     count
   }
@@ -84,7 +87,7 @@ private class FixedCopy(vector: BaseFixedWidthVector, origin: Int, values: (Colu
   private def address(row: Int): Long = vector.getDataBuffer.memoryAddress() + width * row
 }
 
-/** Booleans, which Arrow packs into bits. */
+/** Copies booleans, which Arrow packs into bits. */
 private class BooleanCopy(vector: BitVector) extends ColumnCopy {
 
   override def begin(): Unit = {
@@ -94,8 +97,11 @@ private class BooleanCopy(vector: BitVector) extends ColumnCopy {
 
   override def append(column: ColumnVector, from: Int, count: Int, at: Int): Int = {
     (0 until count).foreach { row =>
-      if (column.isNullAt(from + row)) BitVectorHelper.unsetBit(vector.getValidityBuffer, at + row)
-      else if (column.getBoolean(from + row)) BitVectorHelper.setBit(vector.getDataBuffer, (at + row).toLong)
+      val target = at + row
+      if (column.isNullAt(from + row)) BitVectorHelper.unsetBit(vector.getValidityBuffer, target)
+      else if (column.getBoolean(from + row)) {
+        BitVectorHelper.setBit(vector.getDataBuffer, target.toLong)
+      }
     }
     count
   }
@@ -103,7 +109,7 @@ private class BooleanCopy(vector: BitVector) extends ColumnCopy {
   override def bytes(rows: Int): Long = rows / 8
 }
 
-/** Strings and byte arrays: where each ends, and their bytes one behind the other. */
+/** Copies strings and byte arrays: the offset of each end, and the concatenated bytes. */
 private class StringCopy(vector: BaseVariableWidthVector) extends ColumnCopy {
 
   private val dictionary = new DictionaryStrings
@@ -122,8 +128,9 @@ private class StringCopy(vector: BaseVariableWidthVector) extends ColumnCopy {
     var end = position(at)
     var row = 0
     while (row < count) {
-      if (mayBeNull && column.isNullAt(from + row)) BitVectorHelper.unsetBit(vector.getValidityBuffer, at + row)
-      else {
+      if (mayBeNull && column.isNullAt(from + row)) {
+        BitVectorHelper.unsetBit(vector.getValidityBuffer, at + row)
+      } else {
         val string = strings.at(from + row)
         val start = end
         end += string.numBytes()
@@ -141,7 +148,7 @@ private class StringCopy(vector: BaseVariableWidthVector) extends ColumnCopy {
     count
   }
 
-  /** Otherwise Arrow takes all strings for missing that it was not told of. */
+  /** Set the last row, because Arrow empties the strings behind the last row that it knows. */
   override def end(rows: Int): Unit = vector.setLastSet(rows - 1)
 
   override def bytes(rows: Int): Long = 4L * rows + position(rows)
@@ -149,7 +156,7 @@ private class StringCopy(vector: BaseVariableWidthVector) extends ColumnCopy {
   private def position(row: Int): Long = vector.getOffsetBuffer.getInt(4L * row).toLong
 }
 
-/** Whatever else there is, by Spark's own writer, value by value. */
+/** Copies values of all other types one by one, with Spark's own writer. */
 private class ValueCopy(vector: FieldVector) extends ColumnCopy {
 
   private val writer = ArrowWriter.createFieldWriter(vector)

@@ -17,7 +17,7 @@ import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.{StructField, StructType}
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector, ColumnarBatch}
 
-/** What a Python worker is told of the session, gathered on the driver. */
+/** The session's settings for Python workers, collected on the driver. */
 case class PythonSettings(
     timeZone: String,
     largeVarTypes: Boolean,
@@ -36,10 +36,10 @@ object PythonSettings {
   }
 }
 
-/** Runs a task in Python, and gives its batches as columns, as Spark's runner receives them. */
+/** Runs a task in Python and returns its batches as the columns that Spark's runner receives. */
 object PythonColumns {
 
-  /** On one row, as it is. */
+  /** Run a function on one row. */
   def runOnRow(
       function: PythonFunction,
       inputs: StructType,
@@ -47,12 +47,12 @@ object PythonColumns {
       columns: Int,
       settings: PythonSettings,
       metrics: Map[String, SQLMetric]): Iterator[ColumnarBatch] = {
-    // Python expects a row inside of another.
+    // Python expects a row nested in another.
     val rows = Iterator.single[InternalRow](new GenericInternalRow(Array[Any](input)))
-    answers(new Runner(function, inputs, settings, metrics, None), Iterator.single(rows), columns)
+    results(new Runner(function, inputs, settings, metrics, None), Iterator.single(rows), columns)
   }
 
-  /** On rows, in batches of bounded size. */
+  /** Run a function on rows, in batches of limited size. */
   def runOnRows(
       function: PythonFunction,
       inputs: StructType,
@@ -67,10 +67,10 @@ object PythonColumns {
 
       override protected def fill(): Boolean = batches.next(input)
     }
-    answers(runner, Iterator.empty, columns)
+    results(runner, Iterator.empty, columns)
   }
 
-  /** On columns, which stay columns. */
+  /** Run a function on columnar batches, without converting them to rows. */
   def runOnColumns(
       function: PythonFunction,
       inputs: StructType,
@@ -85,16 +85,20 @@ object PythonColumns {
 
       override protected def fill(): Boolean = batches.next()
     }
-    answers(runner, Iterator.empty, columns)
+    results(runner, Iterator.empty, columns)
   }
 
-  private def answers(
-      runner: Runner, input: Iterator[Iterator[InternalRow]], columns: Int): Iterator[ColumnarBatch] = {
+  private def results(
+      runner: Runner,
+      input: Iterator[Iterator[InternalRow]],
+      columns: Int): Iterator[ColumnarBatch] = {
     val context = TaskContext.get()
     runner.compute(input, context.partitionId(), context).map { batch =>
-      // Python wraps the columns into one struct.
+      // Python returns the columns as the fields of one struct.
       val struct = batch.column(0).asInstanceOf[ArrowColumnVector]
-      val vectors = Array.tabulate[ColumnVector](columns)(child => new SharedColumn(struct.getChild(child)))
+      val vectors = Array.tabulate[ColumnVector](columns) { child =>
+        new SharedColumn(struct.getChild(child))
+      }
       new ColumnarBatch(vectors, batch.numRows())
     }
   }
@@ -118,7 +122,7 @@ private class Runner(
     settings.artifacts,
     session)
 
-/** A runner whose batches are filled from elsewhere than Spark's iterator of rows. */
+/** A runner that takes its batches from `fill` instead of Spark's iterator of rows. */
 private abstract class BatchRunner(
     function: PythonFunction,
     inputs: StructType,
@@ -127,7 +131,7 @@ private abstract class BatchRunner(
     session: Option[String])
   extends Runner(function, inputs, settings, metrics, session) {
 
-  /** Fill the root with the next batch; false if there is none. */
+  /** Fill the root with the next batch, or return false if no batch is left. */
   protected def fill(): Boolean
 
   override protected def writeNextBatchToArrowStream(
@@ -138,14 +142,16 @@ private abstract class BatchRunner(
     val more = fill()
     if (more) {
       writer.writeBatch()
-      pythonMetrics("pythonDataSent") += root.getFieldVectors.asScala.map(_.getBufferSize.toLong).sum
+      val bytes = root.getFieldVectors.asScala.map(_.getBufferSize.toLong).sum
+      pythonMetrics("pythonDataSent") += bytes
     } else close()
     more
   }
 }
 
-/** A column whose memory is the runner's: it loads the next batch into it, and frees it at the end. */
-private class SharedColumn(column: ArrowColumnVector) extends ArrowColumnVector(column.getValueVector) {
+/** A column in the runner's memory. The runner reuses the memory for each batch, and frees it. */
+private class SharedColumn(column: ArrowColumnVector)
+    extends ArrowColumnVector(column.getValueVector) {
 
   override def closeIfFreeable(): Unit = ()
 

@@ -1,17 +1,18 @@
 package org.apache.spark.sql.execution.datasources.v2.python.ffq
 
 import org.apache.spark.sql.connector.write.streaming.StreamingWrite
-import org.apache.spark.sql.execution.datasources.v2.python.{PythonDataSourceV2, PythonStreamingWrite, UserDefinedPythonDataSource}
+import org.apache.spark.sql.execution.datasources.v2.python._
 
-/** What Spark shows of a Python source to its own package only, or to nobody. */
+/** Access to members of Python sources that Spark keeps private or restricts to its packages. */
 object Internals {
 
   def source(shared: PythonDataSourceV2): UserDefinedPythonDataSource = shared.source
 
-  /** The name of the Python source that a stream writes to, if it is one. */
+  /** The name of the Python source to which a stream writes; None for other sinks. */
   def sinkName(write: StreamingWrite): Option[String] = write match {
     case python: PythonStreamingWrite =>
-      classOf[PythonStreamingWrite].getDeclaredFields.find(_.getType == classOf[String]).map { field =>
+      val fields = classOf[PythonStreamingWrite].getDeclaredFields
+      fields.find(_.getType == classOf[String]).map { field =>
         field.setAccessible(true)
         field.get(python).asInstanceOf[String]
       }
