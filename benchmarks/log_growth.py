@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 
 from ffq_spark.exchange.scan.snapshot import take_snapshot
-from ffq_spark.exchange.write.batch_write import write_batches
+from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.options import ReadOptions, WriteOptions
 from ffq_spark.store import Entry, Store
 from ffq_spark.store.local import LocalBackend

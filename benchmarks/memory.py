@@ -37,7 +37,7 @@ def batches(total: int) -> Iterator[object]:
 
 def measure(partitions: int, total: int, buffer: str) -> dict[str, float]:
     """Write once in this process."""
-    from ffq_spark.exchange.write.batch_write import write_batches
+    from ffq_spark.exchange.write.local_write import write_batches
     from ffq_spark.options import WriteOptions
 
     options = WriteOptions.resolve(

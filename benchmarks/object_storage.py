@@ -83,7 +83,7 @@ def batches(count: int) -> Iterator[Any]:
 def credits(server: S3Server, ranges: int, rounds: int) -> dict[str, Any]:
     """Read the same parts with and without a limit, in turns."""
     from ffq_spark import Exchange
-    from ffq_spark.exchange.write.batch_write import write_batches
+    from ffq_spark.exchange.write.local_write import write_batches
     from ffq_spark.options import WriteOptions
     from ffq_spark.store import ReadTotals
 

@@ -193,8 +193,8 @@ def make_planning(settings: Settings, path: str) -> None:
     import numpy as np
 
     from ffq_spark.exchange.ledger.ledger import Ledger
-    from ffq_spark.exchange.write.batch_write import new_initiator, prepare
     from ffq_spark.exchange.write.job import WriteJob
+    from ffq_spark.exchange.write.prepare import new_initiator, prepare
     from ffq_spark.options import WriteOptions
     from ffq_spark.store import Store
 
@@ -213,7 +213,7 @@ def _output(job: Any, map_task: int, generator: Any) -> Any:
     """A map attempt with a part of about 128 KiB in every partition, and statistics of it."""
     import pyarrow as pa
 
-    from ffq_spark.exchange.ledger.ledger import AttemptOutput
+    from ffq_spark.exchange.ledger.sealing import AttemptOutput
     from ffq_spark.format import manifest
     from ffq_spark.format.columns import LEAST_BATCH_BYTES
     from ffq_spark.format.paths import AttemptId
@@ -319,8 +319,9 @@ def _write_maps(
 
     from ffq_spark.exchange.ledger.ledger import Ledger
     from ffq_spark.exchange.write.attempt_writer import write_attempt
-    from ffq_spark.exchange.write.batch_write import commit_write, new_initiator, prepare
+    from ffq_spark.exchange.write.commit import commit_write
     from ffq_spark.exchange.write.job import WriteJob
+    from ffq_spark.exchange.write.prepare import new_initiator, prepare
     from ffq_spark.options import WriteOptions
     from ffq_spark.store import Store
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 import ffq_spark as ffq
-from ffq_spark.exchange.write.batch_write import write_batches
+from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.options import WriteOptions
 
 TARGET = 0.7

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from ffq_spark.exchange.exchange import Exchange
-from ffq_spark.exchange.write.batch_write import write_batches
+from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.options import WriteOptions
 
 

@@ -10,12 +10,13 @@ from conftest import Place
 
 from ffq_spark import Exchange
 from ffq_spark.exchange.ledger import leases
-from ffq_spark.exchange.ledger.ledger import AttemptOutput, Ledger
+from ffq_spark.exchange.ledger.ledger import Ledger
+from ffq_spark.exchange.ledger.sealing import AttemptOutput
 from ffq_spark.exchange.maintenance.deletion import GcReport
 from ffq_spark.exchange.maintenance.gc import collect_garbage
 from ffq_spark.exchange.write.attempt_writer import write_attempt
-from ffq_spark.exchange.write.batch_write import prepare
 from ffq_spark.exchange.write.job import WriteJob
+from ffq_spark.exchange.write.prepare import prepare
 from ffq_spark.format import paths
 from ffq_spark.format.ids import new_query
 from ffq_spark.format.records import Outcome, OutcomeRecord, QueryRecord, StepRecord

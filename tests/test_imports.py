@@ -72,7 +72,7 @@ sys.modules["pyspark"] = None
 assert shutil.which("java") is None
 import pyarrow as pa
 from ffq_spark import Exchange
-from ffq_spark.exchange.write.batch_write import write_batches
+from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.options import WriteOptions
 batch = pa.record_batch({"k": list(range(100)), "v": [str(i) for i in range(100)]})
 root = sys.argv[1]

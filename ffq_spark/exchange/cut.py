@@ -57,7 +57,7 @@ def cut(exchanges: Iterable[Exchange | str], stream: str | None = None) -> Cut:
     The stream may be left out if there is only one that feeds them all.
 
     >>> import pyarrow as pa
-    >>> from ffq_spark.exchange.write.batch_write import write_batches
+    >>> from ffq_spark.exchange.write.local_write import write_batches
     >>> from ffq_spark.options import WriteOptions
     >>> roots = ["memory://doc-cut-orders", "memory://doc-cut-items"]
     >>> for root, batches in zip(roots, (3, 2)):

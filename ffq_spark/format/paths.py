@@ -147,10 +147,10 @@ def step(number: int) -> str:
     return f"{STEPS}/{number:020d}.json"
 
 
-def checkpoint(size: int, last: int) -> str:
+def log_checkpoint(size: int, last: int) -> str:
     """The records and parts of so many steps, up to and including the last.
 
-    >>> checkpoint(64, 128)
+    >>> log_checkpoint(64, 128)
     '_ffq/checkpoints/64/00000000000000000128.arrows'
     """
     return f"{CHECKPOINTS}/{size}/{last:020d}.arrows"

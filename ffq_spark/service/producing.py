@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from ffq_spark.errors import BadRequest, Forbidden
-from ffq_spark.exchange.ledger.ledger import AttemptOutput
-from ffq_spark.exchange.write.shared_write import Upload
+from ffq_spark.exchange.ledger.sealing import AttemptOutput
+from ffq_spark.exchange.write.shared_write import SharedWrite
 from ffq_spark.format import manifest
 from ffq_spark.options import ServeOptions
 from ffq_spark.service.roots import Roots
@@ -78,7 +78,7 @@ class Producing:
         strange = [name for name in body.options if name.lower() not in _OPTIONS]
         if strange:
             raise BadRequest(f"a producer may not set {strange[0]!r}")
-        upload = Upload.begin(
+        upload = SharedWrite.begin(
             self._roots.store(body.exchange),
             _schema(body.schema),
             body.options,
@@ -115,10 +115,10 @@ class Producing:
         """Say that a producer's query is alive."""
         self._open(exchange, query).beat()
 
-    def _open(self, exchange: str, query: int) -> Upload:
+    def _open(self, exchange: str, query: int) -> SharedWrite:
         self._refuse_read_only()
         store = self._roots.store(exchange)
-        return Upload.open(store, query, buffer_bytes=self._options.write_buffer_bytes)
+        return SharedWrite.open(store, query, buffer_bytes=self._options.write_buffer_bytes)
 
     def _refuse_read_only(self) -> None:
         if not self._options.writable:

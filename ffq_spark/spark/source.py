@@ -15,8 +15,8 @@ from ffq_spark.exchange.ledger import leases
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.read.rows import check_readable
 from ffq_spark.exchange.scan.snapshot import take_snapshot
-from ffq_spark.exchange.write.batch_write import check_delivery, new_initiator, prepare
 from ffq_spark.exchange.write.job import WriteJob
+from ffq_spark.exchange.write.prepare import check_delivery, new_initiator, prepare
 from ffq_spark.format.ids import new_query, now_ms
 from ffq_spark.format.records import ExchangeRecord, QueryRecord
 from ffq_spark.options import (

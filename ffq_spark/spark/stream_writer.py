@@ -16,11 +16,13 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from ffq_spark.errors import BadCommit, FfqError, NoOffsets
-from ffq_spark.exchange.ledger.ledger import AttemptOutput, Ledger
+from ffq_spark.exchange.ledger.ledger import Ledger
+from ffq_spark.exchange.ledger.sealing import AttemptOutput
 from ffq_spark.exchange.write.attempt_writer import write_attempt
+from ffq_spark.exchange.write.commit import commit_write
 from ffq_spark.exchange.write.job import WriteJob
 from ffq_spark.exchange.write.lineage import batch_offsets
-from ffq_spark.exchange.write.stream_write import Delivery, commit_batch
+from ffq_spark.exchange.write.stream_write import Delivery
 from ffq_spark.format.paths import spark_attempt
 from ffq_spark.format.records import Offsets, QueryRecord
 from ffq_spark.options import WriteOptions
@@ -89,7 +91,7 @@ class ExchangeStreamWriter(DataSourceStreamArrowWriter):
         outputs = [message.output for message in found]
         job = replace(self._job, query=query)
         with committed_is_success():
-            commit_batch(self._store, job, outputs, delivery, self._offsets(batch_id))
+            commit_write(self._store, job, outputs, delivery, self._offsets(batch_id))
 
     def _offsets(self, batch: int) -> Offsets | None:
         try:

@@ -14,10 +14,12 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from ffq_spark.errors import AlreadyCommitted, BadCommit, Canceled, CommittedUnconfirmed
 from ffq_spark.exchange.ledger.cancel import end_unfinished, read_cancel
-from ffq_spark.exchange.ledger.ledger import AttemptOutput, Ledger
+from ffq_spark.exchange.ledger.ledger import Ledger
+from ffq_spark.exchange.ledger.sealing import AttemptOutput
 from ffq_spark.exchange.write.attempt_writer import write_attempt
-from ffq_spark.exchange.write.batch_write import batch_delivery, commit_write
+from ffq_spark.exchange.write.commit import commit_write
 from ffq_spark.exchange.write.job import WriteJob
+from ffq_spark.exchange.write.prepare import batch_delivery
 from ffq_spark.format.paths import spark_attempt
 from ffq_spark.format.records import Outcome
 from ffq_spark.options import WriteOptions

@@ -11,7 +11,7 @@ import pytest
 
 from ffq_spark import Exchange
 from ffq_spark.exchange.ledger.ledger import Ledger
-from ffq_spark.exchange.write.batch_write import write_batches
+from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.format.records import Outcome
 from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store

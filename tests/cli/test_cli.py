@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from ffq_spark import Exchange
-from ffq_spark.exchange.write.batch_write import write_batches
+from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.options import WriteOptions
 
 ROWS = 40

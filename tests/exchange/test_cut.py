@@ -17,7 +17,7 @@ from ffq_spark import Exchange
 from ffq_spark.errors import BadOption, NoCommonVersion, StepExpired
 from ffq_spark.exchange.cut import Held, _newest_common
 from ffq_spark.exchange.ledger import consumers
-from ffq_spark.exchange.write.batch_write import write_batches
+from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store
 

@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 
 from ffq_spark.errors import BadOption, ExchangeMismatch, ExchangeNotFound
 from ffq_spark.exchange.exchange import Exchange
-from ffq_spark.exchange.write.batch_write import write_batches
+from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.format.hashing import partition_ids
 from ffq_spark.options import WriteOptions
 

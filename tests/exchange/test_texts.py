@@ -14,7 +14,7 @@ from ffq_spark.cli.main import main
 from ffq_spark.errors import BadOption
 from ffq_spark.exchange.compute.bounds import bounds
 from ffq_spark.exchange.scan.snapshot import take_snapshot
-from ffq_spark.exchange.write.batch_write import write_batches
+from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.options import ReadOptions, WriteOptions
 from ffq_spark.store import Store
 

@@ -13,7 +13,7 @@ from conftest import Place
 from ffq_spark import Exchange
 from ffq_spark.errors import ExchangeNotFound
 from ffq_spark.exchange.ledger.ledger import Ledger
-from ffq_spark.exchange.write.batch_write import write_batches
+from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.format import paths
 from ffq_spark.format.records import StepRecord
 from ffq_spark.options import WriteOptions

@@ -22,7 +22,7 @@ from ffq_spark.errors import (
     StepGap,
     StreamOwned,
 )
-from ffq_spark.exchange.write.batch_write import write_batches
+from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.exchange.write.stream_write import BATCH_WRITES
 from ffq_spark.format.records import StepRecord
 from ffq_spark.options import WriteOptions

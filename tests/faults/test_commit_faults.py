@@ -20,8 +20,8 @@ from ffq_spark.exchange.ledger import ledger
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.maintenance.gc import collect_garbage
 from ffq_spark.exchange.maintenance.versions import rollback
-from ffq_spark.exchange.write.batch_write import write_batches
-from ffq_spark.exchange.write.shared_write import Upload
+from ffq_spark.exchange.write.local_write import write_batches
+from ffq_spark.exchange.write.shared_write import SharedWrite
 from ffq_spark.format.ids import now_ms
 from ffq_spark.store import Store
 
@@ -62,7 +62,7 @@ def upload(place: Place) -> None:
     write(place, BEFORE)
     rows = batch_of(NEW)
     given = {"keys": "k", "partitions": "3"}
-    Upload.begin(store_at(place), rows.schema, given, lease_seconds=300).put(0, [rows])
+    SharedWrite.begin(store_at(place), rows.schema, given, lease_seconds=300).put(0, [rows])
 
 
 def commit_upload(place: Place, store: Store) -> Any:
@@ -71,7 +71,7 @@ def commit_upload(place: Place, store: Store) -> Any:
         for entry in store_at(place).list("_ffq/queries")
         if entry.name.endswith(".job.json")
     )
-    return Upload.open(store, query).commit(map_tasks=1)
+    return SharedWrite.open(store, query).commit(map_tasks=1)
 
 
 BOTH = rows_of([BEFORE, NEW])

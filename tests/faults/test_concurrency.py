@@ -28,7 +28,7 @@ from fault_rows import (
 
 from ffq_spark.errors import ExchangeMismatch, ExchangeNotFound
 from ffq_spark.exchange.ledger.ledger import Ledger
-from ffq_spark.exchange.write.batch_write import write_batches
+from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.options import WriteOptions
 
 PROCESSES = 8

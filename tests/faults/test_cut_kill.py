@@ -11,7 +11,7 @@ import pytest
 from fault_rows import batch_of, rows_of, table_rows
 
 import ffq_spark as ffq
-from ffq_spark.exchange.write.batch_write import write_batches
+from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.options import WriteOptions
 
 pytestmark = pytest.mark.spark

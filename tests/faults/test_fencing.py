@@ -26,11 +26,13 @@ from fault_stepping import Process
 from ffq_spark.errors import AlreadyCommitted, BadCommit, ExchangeMismatch, Fenced, Rows
 from ffq_spark.exchange.attempts.states import attempt_states
 from ffq_spark.exchange.attempts.status import QueryState, query_status
-from ffq_spark.exchange.ledger.ledger import AttemptOutput, Ledger
+from ffq_spark.exchange.ledger.ledger import Ledger
+from ffq_spark.exchange.ledger.sealing import AttemptOutput
 from ffq_spark.exchange.maintenance.gc import collect_garbage
 from ffq_spark.exchange.write.attempt_writer import write_attempt
-from ffq_spark.exchange.write.batch_write import prepare, write_batches
 from ffq_spark.exchange.write.job import WriteJob
+from ffq_spark.exchange.write.local_write import write_batches
+from ffq_spark.exchange.write.prepare import prepare
 from ffq_spark.format import paths
 from ffq_spark.format.ids import now_ms
 from ffq_spark.format.paths import AttemptId

@@ -20,12 +20,13 @@ from fault_stepping import DECIDING, Process, new_directory
 
 from ffq_spark import Exchange
 from ffq_spark.errors import AlreadyCommitted, ExchangeNotFound, Fenced
-from ffq_spark.exchange.ledger.ledger import AttemptOutput, Ledger
+from ffq_spark.exchange.ledger.ledger import Ledger
+from ffq_spark.exchange.ledger.sealing import AttemptOutput
 from ffq_spark.exchange.read.parts import read_parts
 from ffq_spark.exchange.scan.snapshot import take_snapshot
 from ffq_spark.exchange.write.attempt_writer import write_attempt
-from ffq_spark.exchange.write.batch_write import prepare
 from ffq_spark.exchange.write.job import WriteJob
+from ffq_spark.exchange.write.prepare import prepare
 from ffq_spark.format.records import Outcome, QueryRecord
 from ffq_spark.options import ReadOptions
 from ffq_spark.store import Store

@@ -17,7 +17,7 @@ from conftest import Place
 from fault_rows import batch_of, rows_of, table_rows
 
 from ffq_spark import Exchange
-from ffq_spark.exchange.write.batch_write import write_batches
+from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.options import WriteOptions
 
 pytestmark = pytest.mark.spark

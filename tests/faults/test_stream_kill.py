@@ -10,7 +10,7 @@ from fault_crashing import CrashingStore, CrashPoint, Moment
 from fault_processes import run
 from fault_rows import batch_of, exchange_at, rows_of, store_at, visible
 
-from ffq_spark.exchange.write.batch_write import write_batches
+from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.format.records import StepRecord
 from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ffq_spark.errors import CorruptIndex
-from ffq_spark.exchange.write.batch_write import write_batches
+from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.format.hashing import partition_ids
 from ffq_spark.format.ids import now_ms
 from ffq_spark.format.index import Chunk, IndexEntry, MapTaskIndex

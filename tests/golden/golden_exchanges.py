@@ -17,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from ffq_spark import Exchange
-from ffq_spark.exchange.write.batch_write import write_batches
+from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.options import WriteOptions
 
 FOLDER = Path(__file__).parent

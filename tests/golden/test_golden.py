@@ -11,7 +11,7 @@ from golden_exchanges import FOLDER, LOG_STEPS, rows, weighted
 
 from ffq_spark import Exchange
 from ffq_spark.errors import ReplayMismatch
-from ffq_spark.exchange.write.batch_write import write_batches
+from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.options import WriteOptions
 
 ARCHIVES = sorted(FOLDER.glob("*.tar.gz"))

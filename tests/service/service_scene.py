@@ -11,7 +11,7 @@ import psutil
 import pyarrow as pa
 
 from ffq_spark import Exchange
-from ffq_spark.exchange.write.batch_write import write_batches
+from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.options import WriteOptions
 
 PARTITIONS = 8

@@ -32,7 +32,7 @@ from ffq_spark.errors import (
 from ffq_spark.exchange.write import map_outputs
 from ffq_spark.exchange.write.attempt_writer import write_attempt
 from ffq_spark.exchange.write.job import WriteJob
-from ffq_spark.exchange.write.shared_write import Upload
+from ffq_spark.exchange.write.shared_write import SharedWrite
 from ffq_spark.format import manifest, paths
 from ffq_spark.format.paths import AttemptId
 from ffq_spark.format.records import ExchangeRecord, QueryRecord
@@ -294,9 +294,9 @@ def test_two_calls_of_one_commit_give_one_answer(root: str) -> None:
             return None if hidden else super().read_optional(path)
 
     options = {"keys": "id", "partitions": "2", "streamId": "s", "batch": "0"}
-    upload = Upload.begin(Store(root), SCHEMA, options)
+    upload = SharedWrite.begin(Store(root), SCHEMA, options)
     upload.put(0, [rows(0, 5)])
-    steps = [Upload.open(store(root), upload.query).commit(1) for store in (Store, Behind)]
+    steps = [SharedWrite.open(store(root), upload.query).commit(1) for store in (Store, Behind)]
     assert [step.step for step in steps if step] == [1, 1]
 
 
@@ -318,7 +318,7 @@ def test_a_commit_that_lost_its_batch_says_so_however_often_it_is_asked(root: st
 
     options = {"keys": "id", "partitions": "2", "streamId": "s", "batch": "0"}
     for store, count in ((Store(root), 5), (Late(root), 7), (Late(root), 5)):
-        upload = Upload.begin(store, SCHEMA, options)
+        upload = SharedWrite.begin(store, SCHEMA, options)
         upload.put(0, [rows(0, count)])
         if count == 7:
             for _ in range(2):

@@ -8,7 +8,7 @@ import sys
 
 import pyarrow as pa
 
-from ffq_spark.exchange.write.batch_write import write_batches
+from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.options import WriteOptions
 
 SCRIPT = """

@@ -19,7 +19,7 @@ from s3proxy import KINDS, Fault, S3Proxy, on
 from ffq_spark.errors import StoreFailed
 from ffq_spark.exchange.exchange import Exchange
 from ffq_spark.exchange.ledger.ledger import Ledger
-from ffq_spark.exchange.write.batch_write import write_batches
+from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.format import paths
 from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store

@@ -12,7 +12,7 @@ import pytest
 
 from ffq_spark.errors import BadOption, StoreFailed, StoreUnsafe
 from ffq_spark.exchange.exchange import Exchange
-from ffq_spark.exchange.write.batch_write import write_batches
+from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store
 from ffq_spark.store.local import LocalBackend

@@ -10,13 +10,12 @@ import logging
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
 from ffq_spark.errors import (
     AlreadyCommitted,
-    BadCommit,
     BadOption,
     CommittedUnconfirmed,
     CommitUnknown,
@@ -30,11 +29,10 @@ from ffq_spark.errors import (
 )
 from ffq_spark.exchange.ledger import claims
 from ffq_spark.exchange.ledger.compatibility import agree
+from ffq_spark.exchange.ledger.sealing import AttemptOutput, seal
 from ffq_spark.exchange.ledger.step_log import StepLog
-from ffq_spark.format import manifest, paths
-from ffq_spark.format.digest import Digest
+from ffq_spark.format import paths
 from ffq_spark.format.ids import new_query, now_ms
-from ffq_spark.format.paths import AttemptId
 from ffq_spark.format.records import (
     ExchangeRecord,
     FormatRecord,
@@ -42,28 +40,16 @@ from ffq_spark.format.records import (
     Outcome,
     OutcomeRecord,
     QueryRecord,
-    StepBody,
     StepRecord,
     StreamBatch,
 )
-from ffq_spark.format.registered import Registered
 from ffq_spark.store import Store
 
 MODES = ("append", "replace")
-NO_ROWS = Digest()
 WAITS: Sequence[float] = (0.1, 0.5, 2.0)
 """Seconds before each new try of what must be known or done once the outcome was asked for."""
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class AttemptOutput:
-    """What a finished map attempt reports: its identity and the manifest rows of its parts."""
-
-    id: AttemptId
-    manifest: bytes
-    digest: Digest = NO_ROWS
 
 
 class Ledger:
@@ -148,13 +134,13 @@ class Ledger:
         An error tells by its `rows` what becomes of them: the outcome's record is the point of no
         return, and behind it no error says that the write failed.
         """
-        body = replace(
-            self._seal(query, outputs, stats),
-            stream=batch,
-            offsets=offsets,
-            restores=restores,
-            sort_by=sort_by,
-        )
+        body, data = seal(query, outputs, stats)
+        body = replace(body, stream=batch, offsets=offsets, restores=restores, sort_by=sort_by)
+        if not self._store.create_once(body.manifest, data):
+            reason = Fenced(
+                "another commit of this query wrote another manifest", path=body.manifest
+            )
+            raise self._refused(query.query, self.settle(query.query, reason))
         found = self.exchange()
         if found is not None:
             agree(found, proposal, self._store.url())
@@ -238,36 +224,6 @@ class Ledger:
             self._store.delete(paths.pending(query))
         except StoreFailed as error:
             logger.info("the marker of query %d stays: %s", query, error)
-
-    def _seal(
-        self, query: QueryRecord, outputs: Sequence[AttemptOutput], stats: Sequence[pa.Field]
-    ) -> StepBody:
-        attempts: dict[int, int] = {}
-        for output in outputs:
-            if output.id.query != query.query or output.id.stage != query.stage:
-                raise BadCommit(f"a message of query {output.id.query}, not {query.query}")
-            if output.id.map_task in attempts:
-                raise BadCommit(f"two messages of map task {output.id.map_task}")
-            attempts[output.id.map_task] = output.id.attempt
-        path = paths.manifest(query.query)
-        table = manifest.join([manifest.decode(o.manifest, path) for o in outputs], stats)
-        data = manifest.encode(table)
-        if not self._store.create_once(path, data):
-            reason = Fenced("another commit of this query wrote another manifest", path=path)
-            raise self._refused(query.query, self.settle(query.query, reason))
-        return StepBody(
-            query=query.query,
-            mode=query.mode,
-            stage=query.stage,
-            rows=sum(table["rows"].to_numpy().tolist()),
-            bytes=sum(table["bytes"].to_numpy().tolist()),
-            parts=table.num_rows,
-            registered=Registered.of(attempts),
-            manifest=path,
-            manifest_bytes=len(data),
-            manifest_checksum=manifest.digest(data),
-            committed_at_ms=now_ms(),
-        )
 
     def outcome(self, query: int) -> OutcomeRecord | None:
         """How a query ended, or None while it has not."""

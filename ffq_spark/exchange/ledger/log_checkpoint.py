@@ -9,117 +9,35 @@ costs time, never rows.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ffq_spark.errors import CorruptRecord
-from ffq_spark.format import manifest, paths
-from ffq_spark.format.manifest import PART_FIELDS
+from ffq_spark.exchange.ledger.log_spans import Span
+from ffq_spark.exchange.ledger.step_parts import PARTS_SCHEMA, join_parts, step_parts
 from ffq_spark.format.payload import checksum
-from ffq_spark.format.records import StepBody, StepRecord
+from ffq_spark.format.records import StepRecord
 from ffq_spark.store import Store
 
-FIRST_SIZE = 64
-GROWTH = 8
 MAX_PARTS = 1 << 20
 
 Stored = tuple[bytes, StepRecord]
 """A step's record as its file holds it, with what a later version may have added, and as read."""
 
-PARTS_SCHEMA = pa.schema([("step", pa.int64()), ("query", pa.int64()), *PART_FIELDS])
 _HEADER = b"ffq_checkpoint"
 _VERSION = 3
 _NUMBER_BYTES = 8
 _LARGE = 1 << 20
 
 
-class Span(NamedTuple):
-    """Neighbouring steps that lie in one file: a step alone, or 64, 512, 4,096, … of them."""
-
-    size: int
-    last: int
-
-    @property
-    def first(self) -> int:
-        return self.last - self.size + 1
-
-    @property
-    def path(self) -> str:
-        """A step's own record, or a checkpoint."""
-        size, last = self
-        return paths.step(last) if size == 1 else paths.checkpoint(size, last)
-
-    def smaller(self, first: int) -> Iterator[Span]:
-        """What holds the same steps in smaller files, as far as they are wanted."""
-        return cover(max(first, self.first), self.last, self.size - 1)
-
-
-def cover(first: int, last: int, largest: int | None = None) -> Iterator[Span]:
-    """The fewest spans that hold these steps; of each, most steps are wanted.
-
-    >>> [(span.first, span.last) for span in cover(63, 194)]
-    [(63, 63), (64, 64), (65, 128), (129, 192), (193, 193), (194, 194)]
-    >>> [(span.first, span.last) for span in cover(63, 5000)][:2]
-    [(1, 4096), (4097, 4608)]
-    """
-    sizes = [1, *_sizes(last if largest is None else largest)]
-    while first <= last:
-        around = (Span(size, -(-first // size) * size) for size in reversed(sizes))
-        # None that ends later: it may not exist yet.
-        span = next(s for s in around if s.last <= last and s.size < 2 * (s.last - first + 1))
-        yield span
-        first = span.last + 1
-
-
-def ending_at(last: int) -> list[Span]:
-    """The checkpoints that a step completes, the smallest first.
-
-    >>> [span.size for span in ending_at(8192)], ending_at(100)
-    ([64, 512, 4096], [])
-    """
-    return [Span(size, last) for size in _sizes(last) if last % size == 0]
-
-
-def _sizes(limit: int) -> Iterator[int]:
-    size = FIRST_SIZE
-    while size <= limit:
-        yield size
-        size *= GROWTH
-
-
-def step_parts(
-    step: StepRecord, data: bytes | pa.Buffer | None, path: str, *, statistics: bool = True
-) -> pa.Table:
-    """The parts of a step by its manifest, which must be the one that the step remembers."""
-    table = committed_parts(step.body, data, path, statistics=statistics)
-    numbers = (step.step, step.body.query)
-    leading = [pa.repeat(pa.scalar(value, pa.int64()), table.num_rows) for value in numbers]
-    return pa.table(
-        [*leading, *table.columns], schema=pa.schema([*list(PARTS_SCHEMA)[:2], *table.schema])
-    )
-
-
-def committed_parts(
-    body: StepBody, data: bytes | pa.Buffer | None, path: str, *, statistics: bool = True
-) -> pa.Table:
-    """The same of a step whose number does not matter."""
-    if data is None:
-        raise CorruptRecord("the manifest is missing", path=path)
-    if len(data) != body.manifest_bytes or manifest.digest(data) != body.manifest_checksum:
-        raise CorruptRecord("the manifest is not the one that was committed", path=path)
-    return manifest.decode(data, path, statistics=statistics)
-
-
 @dataclass(frozen=True)
-class Checkpoint:
+class LogCheckpoint:
     """Neighbouring steps: which ones are visible with each, their records, and their parts.
 
     Plans need the parts, and of the records few or none: those are most of a file, and stay in
@@ -136,30 +54,30 @@ class Checkpoint:
     path: str = ""
 
     @classmethod
-    def of(cls, steps: Sequence[Stored], parts: Sequence[pa.Table | None]) -> Checkpoint:
+    def of(cls, steps: Sequence[Stored], parts: Sequence[pa.Table | None]) -> LogCheckpoint:
         """Steps by their records, and their parts where they are known."""
         found = zip(steps, parts, strict=True)
         return cls(
             range(steps[0][1].step, steps[-1][1].step + 1),
             np.array([step.base for _, step in steps], np.int64),
             frozenset(step.step for (_, step), table in found if table is None),
-            _joined([table for table in parts if table is not None]),
+            join_parts([table for table in parts if table is not None]),
             pa.array([data for data, _ in steps], pa.binary()),
         )
 
     @classmethod
-    def join(cls, checkpoints: Sequence[Checkpoint]) -> Checkpoint:
+    def join(cls, checkpoints: Sequence[LogCheckpoint]) -> LogCheckpoint:
         """Neighbouring checkpoints as one."""
         return cls(
             range(checkpoints[0].numbers.start, checkpoints[-1].numbers.stop),
             np.concatenate([checkpoint.bases for checkpoint in checkpoints]),
             frozenset().union(*(checkpoint.unknown for checkpoint in checkpoints)),
-            _joined([checkpoint.parts() for checkpoint in checkpoints]),
+            join_parts([checkpoint.parts() for checkpoint in checkpoints]),
             pa.concat_arrays([checkpoint.records for checkpoint in checkpoints]),
         )
 
     @classmethod
-    def decode(cls, data: bytes | pa.Buffer, span: Span, path: str) -> Checkpoint:
+    def decode(cls, data: bytes | pa.Buffer, span: Span, path: str) -> LogCheckpoint:
         """Read a checkpoint and check that it is whole, and of these steps."""
         content = pa.py_buffer(data)[: max(len(data) - _NUMBER_BYTES, 0)]
         if checksum(content) != _number(data):
@@ -217,7 +135,7 @@ class Checkpoint:
         start = _number(self.content)
         return _read(self.content[start:])["record"].combine_chunks()[-len(self) :]
 
-    def since(self, first: int) -> Checkpoint:
+    def since(self, first: int) -> LogCheckpoint:
         """Without the steps before one."""
         skipped = first - self.numbers[0]
         if skipped <= 0:
@@ -276,19 +194,19 @@ def _write(sink: pa.NativeFile, table: pa.Table, compression: str) -> None:
         writer.write_table(table)
 
 
-def condensed(store: Store, pieces: Sequence[Stored | Checkpoint]) -> Checkpoint | None:
+def condensed(store: Store, pieces: Sequence[Stored | LogCheckpoint]) -> LogCheckpoint | None:
     """Neighbouring steps as one checkpoint; None if its size would cost more than it saves."""
-    parts = (p.num_parts if isinstance(p, Checkpoint) else p[1].body.parts for p in pieces)
+    parts = (p.num_parts if isinstance(p, LogCheckpoint) else p[1].body.parts for p in pieces)
     if sum(parts) > MAX_PARTS:
         return None
-    checkpoints: list[Checkpoint] = []
+    checkpoints: list[LogCheckpoint] = []
     for is_loose, neighbours in groupby(pieces, key=lambda piece: isinstance(piece, tuple)):
         if is_loose:
             loose = [piece for piece in neighbours if isinstance(piece, tuple)]
-            checkpoints.append(Checkpoint.of(loose, _known_parts(store, loose)))
+            checkpoints.append(LogCheckpoint.of(loose, _known_parts(store, loose)))
         else:
-            checkpoints += (piece for piece in neighbours if isinstance(piece, Checkpoint))
-    return Checkpoint.join(checkpoints)
+            checkpoints += (piece for piece in neighbours if isinstance(piece, LogCheckpoint))
+    return LogCheckpoint.join(checkpoints)
 
 
 def _known_parts(store: Store, steps: Sequence[Stored]) -> list[pa.Table | None]:
@@ -304,37 +222,3 @@ def _parts_unless_damaged(step: StepRecord, data: pa.Buffer | None) -> pa.Table 
     except CorruptRecord:
         # Expired, or damaged: readers are to find that out for themselves.
         return None
-
-
-def _joined(parts: Sequence[pa.Table]) -> pa.Table:
-    tables = _with_equal_statistics([PARTS_SCHEMA.empty_table(), *parts])
-    return pa.concat_tables(tables).combine_chunks()
-
-
-def _with_equal_statistics(tables: Sequence[pa.Table]) -> Iterator[pa.Table]:
-    """Each step chose its own columns for statistics: where it has none of a column, null."""
-    fields = {
-        field.name: field
-        for table in tables
-        if "stats" in table.schema.names
-        for field in table.schema.field("stats").type
-    }
-    wanted = [fields[name] for name in sorted(fields)]
-    for table in tables:
-        plain = table.select(PARTS_SCHEMA.names)
-        if wanted:
-            yield plain.append_column("stats", _statistics(table, wanted))
-        else:
-            yield plain
-
-
-def _statistics(table: pa.Table, wanted: Iterable[pa.Field]) -> pa.StructArray:
-    there = table["stats"].combine_chunks() if "stats" in table.schema.names else None
-    known = set() if there is None else {field.name for field in there.type}
-    columns = [
-        pc.struct_field(there, field.name)
-        if field.name in known
-        else pa.nulls(table.num_rows, field.type)
-        for field in wanted
-    ]
-    return pa.StructArray.from_arrays(columns, fields=list(wanted))

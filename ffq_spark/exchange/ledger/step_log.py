@@ -19,14 +19,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ffq_spark.errors import CorruptIndex, CorruptRecord, StepExpired, StepNotFound
-from ffq_spark.exchange.ledger.log_checkpoint import (
-    Checkpoint,
-    Span,
-    Stored,
-    condensed,
-    cover,
-    ending_at,
-)
+from ffq_spark.exchange.ledger.log_checkpoint import LogCheckpoint, Stored, condensed
+from ffq_spark.exchange.ledger.log_spans import Span, cover, ending_at
 from ffq_spark.format import paths
 from ffq_spark.format.records import NewestRecord, OutcomeRecord, StepBody, StepRecord
 from ffq_spark.store import Store
@@ -39,9 +33,9 @@ logger = logging.getLogger(__name__)
 class Steps(Sequence[StepRecord]):
     """Steps in the order of the log; a record in a checkpoint is decoded when it is looked at."""
 
-    def __init__(self, pieces: Iterable[StepRecord | Checkpoint]) -> None:
+    def __init__(self, pieces: Iterable[StepRecord | LogCheckpoint]) -> None:
         self.pieces = tuple(pieces)
-        sizes = (len(p) if isinstance(p, Checkpoint) else 1 for p in self.pieces)
+        sizes = (len(p) if isinstance(p, LogCheckpoint) else 1 for p in self.pieces)
         self._starts = [0, *accumulate(sizes)]
         self._decoded: dict[int, StepRecord] = {}
 
@@ -59,14 +53,14 @@ class Steps(Sequence[StepRecord]):
         if position not in self._decoded:
             which = bisect(self._starts, position) - 1
             piece = self.pieces[which]
-            if isinstance(piece, Checkpoint):
+            if isinstance(piece, LogCheckpoint):
                 piece = piece.record(position - self._starts[which])
             self._decoded[position] = piece
         return self._decoded[position]
 
     def bases(self) -> NDArray[np.int64]:
         """Of each step the first that is visible together with it."""
-        found = [p.bases if isinstance(p, Checkpoint) else [p.base] for p in self.pieces]
+        found = [p.bases if isinstance(p, LogCheckpoint) else [p.base] for p in self.pieces]
         return np.concatenate(found)
 
 
@@ -140,13 +134,13 @@ class StepLog:
         found = self._store.read_many([paths.step(number) for number in numbers])
         return [self._decode(n, data) for n, data in zip(numbers, found, strict=True)]
 
-    def _between(self, first: int, last: int) -> list[StepRecord | Checkpoint]:
+    def _between(self, first: int, last: int) -> list[StepRecord | LogCheckpoint]:
         pieces = self._fetch(cover(first, last), first)
-        return [p.since(first) if isinstance(p, Checkpoint) else p[1] for p in pieces]
+        return [p.since(first) if isinstance(p, LogCheckpoint) else p[1] for p in pieces]
 
-    def _fetch(self, spans: Iterable[Span], first: int) -> list[Stored | Checkpoint]:
+    def _fetch(self, spans: Iterable[Span], first: int) -> list[Stored | LogCheckpoint]:
         """What spans hold; smaller ones take the place of checkpoints that cannot be used."""
-        found: dict[int, Stored | Checkpoint] = {}
+        found: dict[int, Stored | LogCheckpoint] = {}
         wanted = list(spans)
         while wanted:
             files = self._store.read_large([span.path for span in wanted])
@@ -163,11 +157,11 @@ class StepLog:
             wanted = smaller
         return [found[number] for number in sorted(found)]
 
-    def _open(self, span: Span, data: pa.Buffer | None) -> Checkpoint | None:
+    def _open(self, span: Span, data: pa.Buffer | None) -> LogCheckpoint | None:
         if data is None:
             return None
         try:
-            return Checkpoint.decode(data, span, self._store.url(span.path))
+            return LogCheckpoint.decode(data, span, self._store.url(span.path))
         except CorruptRecord as error:
             logger.warning("%s is not used: %s; smaller files are read", error.path, error.message)
             return None
@@ -177,7 +171,7 @@ class StepLog:
 
         Where their version begins with a rollback, that includes what it restores.
         """
-        pieces: list[StepRecord | Checkpoint] = []
+        pieces: list[StepRecord | LogCheckpoint] = []
         while number or not pieces:
             newest = self.read(number)
             base = newest.base

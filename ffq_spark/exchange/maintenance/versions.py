@@ -15,7 +15,7 @@ from ffq_spark.exchange.ledger import consumers
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.ledger.step_log import StepLog
 from ffq_spark.exchange.scan.snapshot import take_snapshot
-from ffq_spark.exchange.write.batch_write import new_initiator
+from ffq_spark.exchange.write.prepare import new_initiator
 from ffq_spark.format import paths
 from ffq_spark.format.records import Outcome, StepRecord
 from ffq_spark.options import ReadOptions

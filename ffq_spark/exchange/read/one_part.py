@@ -12,7 +12,7 @@ from ffq_spark.errors import PartitionNotFound
 from ffq_spark.exchange.attempts import stored
 from ffq_spark.exchange.attempts.resolution import StageAttempts
 from ffq_spark.exchange.ledger.ledger import Ledger
-from ffq_spark.exchange.ledger.log_checkpoint import committed_parts
+from ffq_spark.exchange.ledger.step_parts import committed_parts
 from ffq_spark.exchange.read.parts import Part
 from ffq_spark.format.manifest import with_file_ends
 from ffq_spark.format.paths import AttemptId

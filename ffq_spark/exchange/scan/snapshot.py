@@ -23,8 +23,9 @@ from ffq_spark.exchange.attempts import stored
 from ffq_spark.exchange.attempts.resolution import StageAttempts
 from ffq_spark.exchange.compute.pruning import Predicate, matching_partitions, may_match
 from ffq_spark.exchange.ledger.ledger import Ledger
-from ffq_spark.exchange.ledger.log_checkpoint import PARTS_SCHEMA, Checkpoint, step_parts
+from ffq_spark.exchange.ledger.log_checkpoint import LogCheckpoint
 from ffq_spark.exchange.ledger.step_log import StepLog, Steps
+from ffq_spark.exchange.ledger.step_parts import PARTS_SCHEMA, step_parts
 from ffq_spark.exchange.read.part_schema import part_schema
 from ffq_spark.format import paths
 from ffq_spark.format.manifest import ENDS_FILE, with_file_ends
@@ -71,7 +72,7 @@ class Snapshot:
         if self.raw is not None:
             return int(self.raw.num_rows)
         pieces = self.steps.pieces if isinstance(self.steps, Steps) else tuple(self.steps)
-        return sum(p.num_parts if isinstance(p, Checkpoint) else p.body.parts for p in pieces)
+        return sum(p.num_parts if isinstance(p, LogCheckpoint) else p.body.parts for p in pieces)
 
     def part_tables(self, partitions: frozenset[int] | None = None) -> Iterator[pa.Table]:
         """All parts of some partitions, with their statistics, in tables of one kind each."""
@@ -81,8 +82,8 @@ class Snapshot:
     def _tables(self, statistics: bool) -> Iterator[pa.Table]:
         """Parts, some with statistics: of a checkpoint's steps in one table, of others each."""
         pieces = self.steps.pieces if isinstance(self.steps, Steps) else tuple(self.steps)
-        checkpoints = [piece for piece in pieces if isinstance(piece, Checkpoint)]
-        loose = [piece for piece in pieces if not isinstance(piece, Checkpoint)]
+        checkpoints = [piece for piece in pieces if isinstance(piece, LogCheckpoint)]
+        loose = [piece for piece in pieces if not isinstance(piece, LogCheckpoint)]
         # A checkpoint outlives the data of its steps; a manifest that is there tells that they are.
         doubtful = StepLog(self.store).expired() if checkpoints and not self.current else set()
         for checkpoint in checkpoints:

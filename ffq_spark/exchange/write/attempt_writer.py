@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from ffq_spark.errors import ExchangeMismatch
-from ffq_spark.exchange.ledger.ledger import AttemptOutput
+from ffq_spark.exchange.ledger.sealing import AttemptOutput
 from ffq_spark.exchange.write.buffer import Runs
 from ffq_spark.exchange.write.job import WriteJob
 from ffq_spark.format import manifest

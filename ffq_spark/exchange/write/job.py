@@ -6,10 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from ffq_spark.exchange.compute.zset import check_weight
-from ffq_spark.format.ordering import check_sortable
 from ffq_spark.format.records import ExchangeRecord, QueryRecord
-from ffq_spark.format.schemas import require_column
 from ffq_spark.format.statistics import choose
 from ffq_spark.options import WriteOptions
 
@@ -46,12 +43,3 @@ class WriteJob:
     @property
     def stats_fields(self) -> list[pa.Field]:
         return [self.exchange.schema.field(name) for name in self.statistics]
-
-
-def check_columns(options: WriteOptions, schema: pa.Schema) -> None:
-    """Refuse columns of options that the rows cannot satisfy, before anything is written."""
-    for name in options.sort_by:
-        check_sortable(name, require_column(schema, name, "sortBy").type)
-    choose(schema, options.statistics)
-    if options.weight_column:
-        check_weight(schema, options.weight_column)

@@ -17,7 +17,7 @@ from ffq_spark.errors import BadCommit, BadOption, Fenced, NoAttempts
 from ffq_spark.exchange.attempts import stored
 from ffq_spark.exchange.compute.row_partitions import check_placed
 from ffq_spark.exchange.compute.sorting import check_sorted
-from ffq_spark.exchange.ledger.ledger import AttemptOutput
+from ffq_spark.exchange.ledger.sealing import AttemptOutput
 from ffq_spark.exchange.read.bounded import Limits, read_large_part
 from ffq_spark.exchange.read.part_file import Checked, check_part
 from ffq_spark.exchange.read.parts import Part, validate

@@ -25,17 +25,13 @@ from ffq_spark.errors import (
 )
 from ffq_spark.exchange.ledger import leases
 from ffq_spark.exchange.ledger.cancel import end_unfinished, read_cancel
-from ffq_spark.exchange.ledger.ledger import AttemptOutput, Ledger
+from ffq_spark.exchange.ledger.ledger import Ledger
+from ffq_spark.exchange.ledger.sealing import AttemptOutput
 from ffq_spark.exchange.write import map_outputs
 from ffq_spark.exchange.write.attempt_writer import write_attempt
-from ffq_spark.exchange.write.batch_write import (
-    batch_delivery,
-    commit_write,
-    new_initiator,
-    prepare,
-)
+from ffq_spark.exchange.write.commit import commit_write, repeat_answer
 from ffq_spark.exchange.write.job import WriteJob
-from ffq_spark.exchange.write.stream_write import recall_discarded
+from ffq_spark.exchange.write.prepare import batch_delivery, new_initiator, prepare
 from ffq_spark.format import paths
 from ffq_spark.format.paths import AttemptId
 from ffq_spark.format.records import (
@@ -52,14 +48,14 @@ from ffq_spark.store import Store
 logger = logging.getLogger(__name__)
 
 
-class Upload:
+class SharedWrite:
     """A query that is being written, as storage knows it.
 
-    >>> store = Store("memory://doc-upload")
+    >>> store = Store("memory://doc-shared-write")
     >>> schema = pa.schema([("k", pa.int64())])
-    >>> upload = Upload.begin(store, schema, {"keys": "k", "partitions": "2"})
-    >>> _ = upload.put(0, [pa.record_batch([[1, 2, 3]], schema=schema)])
-    >>> Upload.open(store, upload.query).commit(map_tasks=1).body.rows
+    >>> upload = SharedWrite.begin(store, schema, {"keys": "k", "partitions": "2"})
+    >>> _ = write.put(0, [pa.record_batch([[1, 2, 3]], schema=schema)])
+    >>> SharedWrite.open(store, write.query).commit(map_tasks=1).body.rows
     3
     """
 
@@ -89,7 +85,7 @@ class Upload:
         *,
         mode: str = "append",
         lease_seconds: int = 0,
-    ) -> Upload:
+    ) -> SharedWrite:
         """Open a query; `given` are options of a write, in Spark's spelling."""
         options = WriteOptions.resolve(given, environment={})
         batch_delivery(options)
@@ -105,7 +101,7 @@ class Upload:
         return cls(store, query, exchange, options)
 
     @classmethod
-    def open(cls, store: Store, query: int, *, buffer_bytes: int | None = None) -> Upload:
+    def open(cls, store: Store, query: int, *, buffer_bytes: int | None = None) -> SharedWrite:
         """A query that was begun, by whomever."""
         path = paths.job(query)
         data, opened = store.read_many([path, paths.query(query)])
@@ -178,23 +174,12 @@ class Upload:
             discarded = (DuplicateBatch.code, ReplayMismatch.code)
             if done.outcome is not Outcome.COMMITTED and done.code not in discarded:
                 raise
-            step = self._settled(done)
+            step = repeat_answer(self._store, done, self._delivery)
         except ReplayMismatch:
             self._release()
             raise
         self._release()
         return step
-
-    def _settled(self, outcome: OutcomeRecord) -> StepRecord | None:
-        """Answer a commit that has ended already: its step, or None if it was discarded."""
-        try:
-            if outcome.step is not None:
-                return self._ledger.confirm(outcome)
-        except DuplicateBatch:
-            pass
-        if self._delivery is not None:
-            recall_discarded(self._store, self._delivery, outcome)
-        return None
 
     def abort(self, reason: str) -> OutcomeRecord:
         """End the query without a step; what ended it first stays."""

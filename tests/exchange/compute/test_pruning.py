@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ffq_spark.exchange.compute.pruning import Predicate, matching_partitions, may_match
 from ffq_spark.exchange.read.parts import read_parts
 from ffq_spark.exchange.scan.snapshot import Snapshot, take_snapshot
-from ffq_spark.exchange.write.batch_write import write_batches
+from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.format.hashing import partition_ids
 from ffq_spark.format.records import ExchangeRecord
 from ffq_spark.options import ReadOptions, WriteOptions

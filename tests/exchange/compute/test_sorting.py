@@ -17,9 +17,9 @@ from ffq_spark.errors import CorruptPart
 from ffq_spark.exchange.compute.sorting import check_sorted, sort_rows
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.write.attempt_writer import write_attempt
-from ffq_spark.exchange.write.batch_write import prepare
 from ffq_spark.exchange.write.job import WriteJob
 from ffq_spark.exchange.write.map_outputs import examine
+from ffq_spark.exchange.write.prepare import prepare
 from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store
 

@@ -9,7 +9,7 @@ import pytest
 
 from ffq_spark.errors import CorruptPart, CorruptRecord, FutureFormat, StepNotFound
 from ffq_spark.exchange.exchange import Exchange
-from ffq_spark.exchange.write.batch_write import write_batches
+from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.options import WriteOptions
 
 

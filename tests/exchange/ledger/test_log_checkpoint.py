@@ -17,12 +17,13 @@ from hypothesis import strategies as st
 
 from ffq_spark.errors import CorruptRecord, StepExpired, StepNotFound
 from ffq_spark.exchange.compute.pruning import Predicate, matching_partitions, may_match
-from ffq_spark.exchange.ledger import log_checkpoint as checkpoints
-from ffq_spark.exchange.ledger.log_checkpoint import Checkpoint, Span, cover
+from ffq_spark.exchange.ledger import log_checkpoint, log_spans
+from ffq_spark.exchange.ledger.log_checkpoint import LogCheckpoint
+from ffq_spark.exchange.ledger.log_spans import Span, cover
 from ffq_spark.exchange.ledger.step_log import StepLog
 from ffq_spark.exchange.maintenance import versions
 from ffq_spark.exchange.scan.snapshot import READ_SCHEMA, take_snapshot
-from ffq_spark.exchange.write.batch_write import write_batches
+from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.format import manifest, paths
 from ffq_spark.format.ids import now_ms
 from ffq_spark.format.records import ExchangeRecord, NewestRecord, StepRecord
@@ -33,8 +34,8 @@ from ffq_spark.store import Store
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Checkpoints of 4, 8, 16, … steps: the same rules, and logs that are quickly written."""
-    monkeypatch.setattr(checkpoints, "FIRST_SIZE", 4)
-    monkeypatch.setattr(checkpoints, "GROWTH", 2)
+    monkeypatch.setattr(log_spans, "FIRST_SIZE", 4)
+    monkeypatch.setattr(log_spans, "GROWTH", 2)
 
 
 @pytest.fixture
@@ -277,7 +278,7 @@ def test_a_log_shows_the_same_with_whatever_checkpoints_it_has(
 def test_no_flipped_bit_of_a_checkpoint_changes_what_is_shown(files: Files) -> None:
     make_history(files, [("append", ("all",))] * 4)
     expected = Naive(files).parts([1, 2, 3, 4], [])
-    path = paths.checkpoint(4, 4)
+    path = paths.log_checkpoint(4, 4)
     good = files[path]
     for bit in range(0, len(good) * 8, 101):
         flipped = bytearray(good)
@@ -307,7 +308,9 @@ def test_the_property_above_reads_checkpoints(files: Files) -> None:
     store = open_store(files, operations.append)
     take_snapshot(store, ReadOptions()).parts()
     opened = [path for path in operations if path.endswith(".arrows")]
-    assert opened == [f"read {paths.checkpoint(size, last)}" for size, last in ((16, 16), (4, 20))]
+    assert opened == [
+        f"read {paths.log_checkpoint(size, last)}" for size, last in ((16, 16), (4, 20))
+    ]
     assert sum(path.startswith(f"read {paths.MANIFESTS}") for path in operations) == 1
 
 
@@ -318,7 +321,7 @@ def test_a_checkpoint_is_the_same_whatever_it_was_made_of(files: Files) -> None:
     make_history(files, [("append", (name,)) for name in ("none", "k", "v", "all") * 4])
     made = {path: files.pop(path) for path in checkpoint_files(files)}
     assert [path.split("/")[2] for path in made] == ["16", "4", "4", "4", "4", "8", "8"]
-    for path in (paths.checkpoint(16, 16), paths.checkpoint(8, 8)):
+    for path in (paths.log_checkpoint(16, 16), paths.log_checkpoint(8, 8)):
         span = Span(int(path.split("/")[2]), int(path.split("/")[3].split(".")[0]))
         assert StepLog(open_store(files))._has_checkpoint(span)
         assert files[path] == made[path]
@@ -332,8 +335,8 @@ def test_a_record_is_kept_as_it_is_stored_with_what_a_later_version_added(
     document = json.loads(files[paths.step(2)]) | {"later": 1}
     files[paths.step(2)] = json.dumps(document).encode()
     scene.write()
-    path = paths.checkpoint(4, 4)
-    records = Checkpoint.decode(files[path], Span(4, 4), path).records
+    path = paths.log_checkpoint(4, 4)
+    records = LogCheckpoint.decode(files[path], Span(4, 4), path).records
     assert records.to_pylist() == [files[paths.step(number)] for number in (1, 2, 3, 4)]
 
 
@@ -342,7 +345,7 @@ def test_a_damaged_manifest_is_not_papered_over(files: Files, scene: Scene) -> N
     good = files[second.body.manifest]
     files[second.body.manifest] = good[:-1] + b"?"
     scene.write()
-    assert checkpoint_files(files) == [paths.checkpoint(4, 4)]
+    assert checkpoint_files(files) == [paths.log_checkpoint(4, 4)]
     with pytest.raises(CorruptRecord, match="not the one that was committed"):
         planned(scene.store)
     files[second.body.manifest] = good
@@ -360,7 +363,7 @@ def test_what_cannot_be_written_or_is_too_large_fails_no_commit(
     steps = [poor.write() for _ in range(4)]
     assert "no checkpoint of the steps up to 4" in caplog.text
     assert checkpoint_files(files) == [] and paths.NEWEST not in files
-    monkeypatch.setattr(checkpoints, "MAX_PARTS", 9)
+    monkeypatch.setattr(log_checkpoint, "MAX_PARTS", 9)
     steps += [scene.write() for _ in range(4)]
     assert [path.split("/")[2] for path in checkpoint_files(files)] == ["4", "4"]
     assert planned(scene.store).to_pylist() == Naive(files).parts([s.step for s in steps], [])
@@ -433,12 +436,12 @@ def test_the_data_of_an_expired_step_is_missed_where_a_checkpoint_still_lists_it
         scene.write(mode)
     made = dict(files)
     if late:
-        del files[paths.checkpoint(4, 4)]
+        del files[paths.log_checkpoint(4, 4)]
     assert scene.gc(now_ms(), retention_ms=0).expired == [1, 2]
     for number in (6, 7, 8) if late else ():
         assert scene.write().step == number
-    assert paths.checkpoint(4, 4) in files
-    assert (files[paths.checkpoint(4, 4)] == made[paths.checkpoint(4, 4)]) is not late
+    assert paths.log_checkpoint(4, 4) in files
+    assert (files[paths.log_checkpoint(4, 4)] == made[paths.log_checkpoint(4, 4)]) is not late
     for options in ({"as_of_step": 2}, {"steps": "1..4"}, {"steps": "all"}):
         with pytest.raises(StepExpired, match="step 1 was removed"):
             planned(scene.store, **options)
@@ -464,13 +467,13 @@ def test_it_is_the_same_on_every_storage(place: Place) -> None:
     steps = [scene.write("replace" if number == 3 else "append") for number in range(1, 11)]
     store = scene.store
     assert [entry.name for entry in store.list(f"{paths.CHECKPOINTS}/4")] == [
-        paths.checkpoint(4, last).rpartition("/")[2] for last in (4, 8)
+        paths.log_checkpoint(4, last).rpartition("/")[2] for last in (4, 8)
     ]
     assert scene.rows() == rows_of(*steps[2:])
     assert scene.exchange.steps() == steps
-    path = paths.checkpoint(8, 8)
+    path = paths.log_checkpoint(8, 8)
     store.replace(path, store.read(path)[:-1])
-    store.delete(paths.checkpoint(4, 4))
+    store.delete(paths.log_checkpoint(4, 4))
     store.replace(paths.NEWEST, b"?")
     assert scene.rows() == rows_of(*steps[2:])
     assert scene.exchange.verify(steps="all").ok

@@ -25,12 +25,13 @@ from hypothesis.stateful import (
 from ffq_spark.errors import AlreadyCommitted, Fenced, QueryEnded
 from ffq_spark.exchange.ledger import consumers, leases
 from ffq_spark.exchange.ledger.cancel import end_unfinished, request_cancel
-from ffq_spark.exchange.ledger.ledger import AttemptOutput, Ledger
+from ffq_spark.exchange.ledger.ledger import Ledger
+from ffq_spark.exchange.ledger.sealing import AttemptOutput
 from ffq_spark.exchange.maintenance.gc import collect_garbage
 from ffq_spark.exchange.scan.snapshot import take_snapshot
 from ffq_spark.exchange.write.attempt_writer import write_attempt
-from ffq_spark.exchange.write.batch_write import prepare
 from ffq_spark.exchange.write.job import WriteJob
+from ffq_spark.exchange.write.prepare import prepare
 from ffq_spark.format import ids
 from ffq_spark.format.records import QueryRecord
 from ffq_spark.options import ReadOptions, WriteOptions

@@ -9,7 +9,7 @@ from conftest import Place
 from gc_scene import DAY_MS, OPTIONS, SCHEMA, Scene, rows_of
 
 from ffq_spark.exchange.maintenance.recheck import ALWAYS_CHECKED_MS
-from ffq_spark.exchange.write.batch_write import prepare
+from ffq_spark.exchange.write.prepare import prepare
 from ffq_spark.format import paths
 from ffq_spark.format.ids import now_ms
 from ffq_spark.format.records import StreamBatch

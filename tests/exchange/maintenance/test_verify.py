@@ -16,7 +16,7 @@ from ffq_spark.errors import CorruptPart, FfqError
 from ffq_spark.exchange.exchange import Exchange
 from ffq_spark.exchange.read.parts import read_parts
 from ffq_spark.exchange.scan.snapshot import take_snapshot
-from ffq_spark.exchange.write.batch_write import write_batches
+from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.options import ReadOptions, WriteOptions
 from ffq_spark.store import Store
 

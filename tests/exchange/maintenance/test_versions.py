@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ffq_spark.errors import CorruptRecord, ExchangeNotFound, StepExpired, StepNotFound
-from ffq_spark.exchange.ledger import consumers, log_checkpoint
+from ffq_spark.exchange.ledger import consumers, log_spans
 from ffq_spark.exchange.maintenance.gc import collect_garbage
 from ffq_spark.exchange.maintenance.retention import KEPT_VERSIONS
 from ffq_spark.exchange.maintenance.versions import rollback, versions
@@ -29,8 +29,8 @@ from ffq_spark.store import Store
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Checkpoints of four steps and more, so that short histories have some."""
-    monkeypatch.setattr(log_checkpoint, "FIRST_SIZE", 4)
-    monkeypatch.setattr(log_checkpoint, "GROWTH", 2)
+    monkeypatch.setattr(log_spans, "FIRST_SIZE", 4)
+    monkeypatch.setattr(log_spans, "GROWTH", 2)
 
 
 @pytest.fixture

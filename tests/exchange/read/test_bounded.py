@@ -22,7 +22,7 @@ from ffq_spark.exchange.read.one_part import registered_part
 from ffq_spark.exchange.read.part_file import PIECE_BYTES, HeldBytes, PartBytes, check_part, take
 from ffq_spark.exchange.read.part_streams import cut
 from ffq_spark.exchange.scan.snapshot import take_snapshot
-from ffq_spark.exchange.write.batch_write import write_batches
+from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.format.messages import batch_head
 from ffq_spark.format.paths import AttemptId
 from ffq_spark.format.payload import Codec

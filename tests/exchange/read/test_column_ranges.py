@@ -23,7 +23,7 @@ from ffq_spark.exchange.read.parts import read_parts
 from ffq_spark.exchange.read.sorted_read import read_sorted
 from ffq_spark.exchange.scan.placement import sorted_by
 from ffq_spark.exchange.scan.snapshot import take_snapshot
-from ffq_spark.exchange.write.batch_write import write_batches
+from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.format import columns
 from ffq_spark.format.payload import Codec, Decoder, checksum
 from ffq_spark.options import ReadOptions, WriteOptions

@@ -24,9 +24,10 @@ from ffq_spark.errors import (
 from ffq_spark.exchange.compute.planner import plan
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.write.attempt_writer import write_attempt
-from ffq_spark.exchange.write.batch_write import prepare, write_batches
 from ffq_spark.exchange.write.job import WriteJob
+from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.exchange.write.map_outputs import examine
+from ffq_spark.exchange.write.prepare import prepare
 from ffq_spark.format.hashing import partition_ids
 from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store

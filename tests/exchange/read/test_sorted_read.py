@@ -17,7 +17,7 @@ from ffq_spark.errors import CorruptPart
 from ffq_spark.exchange.read.sorted_read import read_sorted
 from ffq_spark.exchange.scan.placement import sorted_by
 from ffq_spark.exchange.scan.snapshot import take_snapshot
-from ffq_spark.exchange.write.batch_write import write_batches
+from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.format.ordering import sort_indices
 from ffq_spark.options import ReadOptions, WriteOptions
 from ffq_spark.store import Store

@@ -35,8 +35,9 @@ from ffq_spark.exchange.scan.cost_model import (
 from ffq_spark.exchange.scan.snapshot import take_snapshot
 from ffq_spark.exchange.scan.tasks import read_tasks
 from ffq_spark.exchange.write.attempt_writer import write_attempt
-from ffq_spark.exchange.write.batch_write import commit_write, prepare
+from ffq_spark.exchange.write.commit import commit_write
 from ffq_spark.exchange.write.job import WriteJob
+from ffq_spark.exchange.write.prepare import prepare
 from ffq_spark.format.manifest import with_file_ends
 from ffq_spark.format.records import StepRecord
 from ffq_spark.options import ReadOptions, WriteOptions

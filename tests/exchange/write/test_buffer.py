@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from ffq_spark.exchange.exchange import Exchange
-from ffq_spark.exchange.write.batch_write import write_batches
 from ffq_spark.exchange.write.buffer import Runs
 from ffq_spark.exchange.write.job import WriteJob
+from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.format import manifest
 from ffq_spark.format.records import ExchangeRecord, QueryRecord
 from ffq_spark.options import WriteOptions
@@ -94,7 +94,7 @@ def test_what_fits_into_memory_is_not_spilled_and_what_does_not_is() -> None:
 WRITE_AND_COUNT = """
 import sys
 import numpy as np, pyarrow as pa
-from ffq_spark.exchange.write.batch_write import write_batches
+from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.options import WriteOptions
 
 root, partitions, buffer, batches, *sort_by = sys.argv[1:]
@@ -126,7 +126,7 @@ def test_memory_stays_within_the_limit_and_a_few_output_batches(
 COUNT_RUNS = """
 import sys
 import numpy as np, pyarrow as pa
-from ffq_spark.exchange.write.batch_write import write_batches
+from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.options import WriteOptions
 
 root, kind, buffer = sys.argv[1], sys.argv[2], int(sys.argv[3])

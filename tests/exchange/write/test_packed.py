@@ -15,7 +15,7 @@ from conftest import Place
 
 from ffq_spark import Exchange
 from ffq_spark.errors import CorruptIndex
-from ffq_spark.exchange.write.batch_write import write_batches
+from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.options import WriteOptions
 from ffq_spark.store import ReadTotals
 

@@ -21,9 +21,11 @@ from ffq_spark.exchange.ledger import stream_records
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.maintenance.gc import collect_garbage
 from ffq_spark.exchange.write.attempt_writer import write_attempt
-from ffq_spark.exchange.write.batch_write import prepare, write_batches
+from ffq_spark.exchange.write.commit import commit_write
 from ffq_spark.exchange.write.job import WriteJob
-from ffq_spark.exchange.write.stream_write import Delivery, commit_batch
+from ffq_spark.exchange.write.local_write import write_batches
+from ffq_spark.exchange.write.prepare import prepare
+from ffq_spark.exchange.write.stream_write import Delivery
 from ffq_spark.format import paths
 from ffq_spark.format.ids import now_ms
 from ffq_spark.format.records import Outcome, StepRecord
@@ -52,7 +54,7 @@ class Stream:
 
         def commit(**options: Any) -> StepRecord | None:
             delivery = Delivery(self.stream, self.owner, batch, **options)
-            return commit_batch(self.store, job, [output], delivery)
+            return commit_write(self.store, job, [output], delivery)
 
         return commit
 

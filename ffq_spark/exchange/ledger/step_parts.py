@@ -1,0 +1,72 @@
+"""Parts of steps: a step's manifest as a table, and the tables of several steps as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ffq_spark.errors import CorruptRecord
+from ffq_spark.format import manifest
+from ffq_spark.format.manifest import PART_FIELDS
+from ffq_spark.format.records import StepBody, StepRecord
+
+PARTS_SCHEMA = pa.schema([("step", pa.int64()), ("query", pa.int64()), *PART_FIELDS])
+
+
+def step_parts(
+    step: StepRecord, data: bytes | pa.Buffer | None, path: str, *, statistics: bool = True
+) -> pa.Table:
+    """The parts of a step by its manifest, which must be the one that the step remembers."""
+    table = committed_parts(step.body, data, path, statistics=statistics)
+    numbers = (step.step, step.body.query)
+    leading = [pa.repeat(pa.scalar(value, pa.int64()), table.num_rows) for value in numbers]
+    return pa.table(
+        [*leading, *table.columns], schema=pa.schema([*list(PARTS_SCHEMA)[:2], *table.schema])
+    )
+
+
+def committed_parts(
+    body: StepBody, data: bytes | pa.Buffer | None, path: str, *, statistics: bool = True
+) -> pa.Table:
+    """The same of a step whose number does not matter."""
+    if data is None:
+        raise CorruptRecord("the manifest is missing", path=path)
+    if len(data) != body.manifest_bytes or manifest.digest(data) != body.manifest_checksum:
+        raise CorruptRecord("the manifest is not the one that was committed", path=path)
+    return manifest.decode(data, path, statistics=statistics)
+
+
+def join_parts(parts: Sequence[pa.Table]) -> pa.Table:
+    tables = _with_equal_statistics([PARTS_SCHEMA.empty_table(), *parts])
+    return pa.concat_tables(tables).combine_chunks()
+
+
+def _with_equal_statistics(tables: Sequence[pa.Table]) -> Iterator[pa.Table]:
+    """Each step chose its own columns for statistics: where it has none of a column, null."""
+    fields = {
+        field.name: field
+        for table in tables
+        if "stats" in table.schema.names
+        for field in table.schema.field("stats").type
+    }
+    wanted = [fields[name] for name in sorted(fields)]
+    for table in tables:
+        plain = table.select(PARTS_SCHEMA.names)
+        if wanted:
+            yield plain.append_column("stats", _statistics(table, wanted))
+        else:
+            yield plain
+
+
+def _statistics(table: pa.Table, wanted: Iterable[pa.Field]) -> pa.StructArray:
+    there = table["stats"].combine_chunks() if "stats" in table.schema.names else None
+    known = set() if there is None else {field.name for field in there.type}
+    columns = [
+        pc.struct_field(there, field.name)
+        if field.name in known
+        else pa.nulls(table.num_rows, field.type)
+        for field in wanted
+    ]
+    return pa.StructArray.from_arrays(columns, fields=list(wanted))
