@@ -16,8 +16,8 @@ from ffq_spark.errors import FfqError
 if TYPE_CHECKING:
     from ffq_spark.exchange.cut import cut
     from ffq_spark.exchange.exchange import Exchange
-    from ffq_spark.service.client import connect
-    from ffq_spark.service.service import serve
+    from ffq_spark.service.client.connection import connect
+    from ffq_spark.service.server.service import serve
     from ffq_spark.spark.doctor import doctor
     from ffq_spark.spark.session import configure, recommended_conf, register
     from ffq_spark.store import ReadTotals
@@ -44,12 +44,12 @@ _LATE = {
     "Exchange": "exchange.exchange",
     "ReadTotals": "store",
     "configure": "spark.session",
-    "connect": "service.client",
+    "connect": "service.client.connection",
     "cut": "exchange.cut",
     "doctor": "spark.doctor",
     "recommended_conf": "spark.session",
     "register": "spark.session",
-    "serve": "service.service",
+    "serve": "service.server.service",
 }
 
 

@@ -14,7 +14,7 @@ from ffq_spark.cli.context import FINDING, ending, pairs
 from ffq_spark.cli.output import Output
 from ffq_spark.cli.signals import stop_requested
 from ffq_spark.options import STORAGE_PREFIX, ServeOptions, boolean, storage_options
-from ffq_spark.service.access import SCOPES
+from ffq_spark.service.auth.access import SCOPES
 
 # Queries need a Spark session, which only a program can give to `ffq.serve`.
 _OF_QUERIES = frozenset(
@@ -48,8 +48,8 @@ def serve(roots: tuple[str, ...], storage: tuple[str, ...], output: Output, **op
     ROOTS are paths or NAME=PATH. Callers see the names alone. SIGTERM and Ctrl-C let calls that are
     under way finish; a second one ends the server at once. Exit code 1: some were cut off.
     """
-    from ffq_spark.service.memory import return_memory
-    from ffq_spark.service.service import serve as start
+    from ffq_spark.service.server.memory import return_memory
+    from ffq_spark.service.server.service import serve as start
 
     return_memory()
     found = storage_options({STORAGE_PREFIX + k: v for k, v in pairs("--storage", storage)})
@@ -75,7 +75,7 @@ def token(
     output: Output, name: str, path: str, scopes: tuple[str, ...], roots: tuple[str, ...]
 ) -> None:
     """Make a token for NAME, add its hash to the server's file, and show it: once, now."""
-    from ffq_spark.service.token_file import add_token
+    from ffq_spark.service.auth.token_file import add_token
 
     output.record({"name": name, "token": add_token(path, name, scopes, roots or None)})
 

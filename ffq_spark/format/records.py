@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import Field, asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from functools import cached_property
 from typing import Any, TypeVar
@@ -13,13 +13,12 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from ffq_spark.errors import CorruptRecord, FutureFormat
+from ffq_spark.format.json_fields import constructor_arguments
 from ffq_spark.format.registered import Registered, Run, take_registered
 
 FORMAT_VERSION = 1
 FEATURES: frozenset[str] = frozenset()
 HASHES = ("spark", "ffq")
-
-_JSON_TYPES = {"int": (int,), "str": (str,), "str | None": (str, type(None))}
 
 Record = TypeVar("Record", bound="JsonRecord")
 
@@ -40,9 +39,7 @@ class JsonRecord:
 
     @classmethod
     def from_document(cls: type[Record], document: Mapping[str, Any]) -> Record:
-        return cls(
-            **{f.name: _value(f, document[f.name]) for f in fields(cls) if f.name in document}
-        )
+        return cls(**constructor_arguments(cls, document))
 
 
 def _document(data: bytes) -> Any:
@@ -52,18 +49,6 @@ def _document(data: bytes) -> Any:
     return json.loads(
         rest, object_hook=lambda d: {**d, "registered": registered} if "registered" in d else d
     )
-
-
-def _value(field: Field[Any], value: Any) -> Any:
-    """A field's value; another kind of value than was written is an error."""
-    kind = str(field.type)
-    if kind == "tuple[str, ...]":
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise TypeError(f"`{field.name}` is no list of strings")
-        return tuple(value)
-    if kind in _JSON_TYPES and type(value) not in _JSON_TYPES[kind]:
-        raise TypeError(f"`{field.name}` is no {kind}")
-    return value
 
 
 def _plain(value: object) -> object:

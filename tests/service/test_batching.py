@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pytest
 
-from ffq_spark.service.batching import one_ahead
+from ffq_spark.service.server.prefetch import prefetch_one
 
 
 @contextmanager
@@ -29,7 +29,7 @@ def busy_makers() -> Iterator[ThreadPoolExecutor]:
 @pytest.mark.timeout(20)
 def test_a_reader_does_not_wait_for_makers_who_wait_for_others() -> None:
     with busy_makers() as makers:
-        assert list(one_ahead(iter([1, 2, 3]), makers)) == [1, 2, 3]  # type: ignore[list-item]
+        assert list(prefetch_one(iter([1, 2, 3]), makers)) == [1, 2, 3]  # type: ignore[list-item]
 
 
 @pytest.mark.timeout(20)
@@ -40,7 +40,7 @@ def test_a_reader_who_leaves_holds_nothing_open_while_makers_are_busy() -> None:
     source = numbers()
     gone = weakref.ref(source)
     with busy_makers() as makers:
-        reader = one_ahead(source, makers)
+        reader = prefetch_one(source, makers)
         del source
         assert next(reader).num_rows == 1
         reader.close()  # type: ignore[attr-defined]
@@ -53,4 +53,4 @@ def test_an_error_of_a_batch_is_the_readers() -> None:
         raise ValueError("no second one")
 
     with ThreadPoolExecutor(1) as makers, pytest.raises(ValueError, match="no second one"):
-        list(one_ahead(broken(), makers))
+        list(prefetch_one(broken(), makers))

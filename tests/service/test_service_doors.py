@@ -32,8 +32,8 @@ from ffq_spark.errors import (
     Unauthenticated,
     Unavailable,
 )
-from ffq_spark.service.access import Tokens, new_token
-from ffq_spark.service.roots import named_roots
+from ffq_spark.service.auth.tokens import Tokens, new_token
+from ffq_spark.service.server.roots import named_roots
 
 BIN = os.path.dirname(sys.executable)
 
@@ -362,11 +362,11 @@ def test_requests_and_uploads_that_are_too_large_are_refused(lake: Path) -> None
             lambda: connection.exchanges("x" * 3_000),
             lambda: connection.exchange("x").read(columns=["c" * 3_000]),
         ):
-            with pytest.raises(BadRequest, match="are taken"):
+            with pytest.raises(BadRequest, match="exceeds the limit of"):
                 ask()
         batch = rows(0, 2_000)
         upload = connection.exchange("x").begin(batch.schema)
-        with pytest.raises(BadRequest, match="are taken"):
+        with pytest.raises(BadRequest, match="exceeds the limit of"):
             upload.put(0, [batch])
 
 
@@ -377,7 +377,7 @@ def test_readers_beyond_the_limit_wait_and_are_told_to_come_again(root: str) -> 
         slow = ffq.connect(service.url)
         reader = slow.exchange("x").read()
         reader.read_next_batch()
-        with pytest.raises(Unavailable, match="1 readers are at work"):
+        with pytest.raises(Unavailable, match=r"all reader slots \(1\) stayed busy"):
             ffq.connect(service.url, retries=0).exchange("x").read().read_next_batch()
         assert slow.health()["readers"] == 1
         # The place is free as soon as the first reader hangs up.
@@ -416,7 +416,7 @@ def test_while_it_is_emptied_calls_finish_and_new_ones_are_refused(root: str) ->
     closed: list[bool] = []
     closer = threading.Thread(target=lambda: closed.append(service.close(drain=60)))
     closer.start()
-    while not service.server.calls.draining:
+    while not service.server.activity.calls.draining:
         pass
     with pytest.raises(Unavailable, match="shutting down"):
         ffq.connect(service.url, retries=0).exchanges()

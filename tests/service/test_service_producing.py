@@ -37,8 +37,8 @@ from ffq_spark.format import manifest, paths
 from ffq_spark.format.paths import AttemptId
 from ffq_spark.format.records import ExchangeRecord, QueryRecord
 from ffq_spark.options import WriteOptions
-from ffq_spark.service.client import Connection
-from ffq_spark.service.remote_write import RemoteWrite
+from ffq_spark.service.client.connection import Connection
+from ffq_spark.service.client.write import RemoteWrite
 from ffq_spark.store import Store
 
 SCHEMA = rows(0, 1).schema

@@ -1,4 +1,4 @@
-"""Queries on Spark for callers: states, results of any size, cancel, time-outs, limits."""
+"""Statements on Spark for callers: states, results of any size, cancel, time-outs, limits."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from ffq_spark.errors import (
     Unsupported,
 )
 from ffq_spark.format.ids import new_query
-from ffq_spark.service.access import new_token
-from ffq_spark.service.client import Connection
-from ffq_spark.service.remote_write import RemoteWrite
+from ffq_spark.service.auth.tokens import new_token
+from ffq_spark.service.client.connection import Connection
+from ffq_spark.service.client.write import RemoteWrite
 
 pytestmark = pytest.mark.spark
 
@@ -349,7 +349,7 @@ def test_sql_is_taken_only_if_the_service_was_told_so(spark: Any, root: str) -> 
     spark.range(3).createOrReplaceTempView("three")
     with ffq.serve({"x": root}, spark=spark, port=0) as served:
         service = ffq.connect(served.url)
-        with pytest.raises(Forbidden, match="takes no SQL"):
+        with pytest.raises(Forbidden, match="accepts no SQL"):
             service.submit("select 1")
         assert service.submit(view="three").result().read_all().num_rows == 3
         with pytest.raises(BadRequest):

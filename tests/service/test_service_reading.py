@@ -1,4 +1,4 @@
-"""Reading through the service: exactly the rows of one snapshot, whatever happens meanwhile."""
+"""ReadPlanner through the service: exactly the rows of one snapshot, whatever happens meanwhile."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ffq_spark.errors import (
     TicketStale,
     Unavailable,
 )
-from ffq_spark.service.line import Line
+from ffq_spark.service.client.channel import Channel
 
 MANY = 2_000
 
@@ -105,7 +105,7 @@ def test_info_tells_schema_rows_bytes_and_a_ticket_for_each_task(
     assert len(exchange.flight_info().endpoints) == 1
     assert len(exchange.flight_info(target_partition_bytes=1, max_tasks=3).endpoints) == 3
     by_path = flight.FlightDescriptor.for_path("orders")
-    again = exchange._line.client.get_flight_info(by_path)
+    again = exchange._channel.client.get_flight_info(by_path)
     assert (again.total_records, again.schema) == (known.rows, known.schema)
 
 
@@ -362,10 +362,10 @@ def test_a_stream_that_cannot_go_on_says_so_at_once() -> None:
             raise flight.FlightUnavailableError("gone")
 
     client = Cut()
-    found = Line(client, None, retries=8).stream(b'{"kind": "results", "query": 5}')
+    found = Channel(client, None, retries=8).stream(b'{"kind": "results", "query": 5}')
     assert next(found).num_rows == 5
     started = time.monotonic()
-    with pytest.raises(Unavailable, match="cannot go on"):
+    with pytest.raises(Unavailable, match="only streams of read tasks can be resumed"):
         next(found)
     assert client.asked == 1 and time.monotonic() - started < 2
 

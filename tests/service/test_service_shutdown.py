@@ -20,8 +20,8 @@ from service_scene import rows, write
 
 import ffq_spark as ffq
 from ffq_spark.errors import FfqError, Unavailable
-from ffq_spark.service.client import Connection
-from ffq_spark.service.service import Service
+from ffq_spark.service.client.connection import Connection
+from ffq_spark.service.server.service import Service
 
 BIN = os.path.dirname(sys.executable)
 # More than gRPC takes for a client that reads nothing.
@@ -202,9 +202,9 @@ def test_a_second_signal_ends_the_drain_at_once(large: str) -> None:
 
 def until_stalled(service: Service) -> None:
     """Wait until a reader is under way to whom nothing more can be sent."""
-    counters, sent = service.server.counters, -1
-    while not sent or sent != counters.bytes:
-        sent = counters.bytes
+    totals, sent = service.server.activity.totals, -1
+    while not sent or sent != totals.bytes_sent:
+        sent = totals.bytes_sent
         time.sleep(0.5)
 
 
@@ -216,7 +216,7 @@ service = ffq.serve({"x": sys.argv[1]}, port=0, server_credits=1 << 20, max_read
 print(service.url, flush=True)
 sys.stdin.readline()
 until_stalled(service)
-print(service.close(drain=0), service.server.readers.active, flush=True)
+print(service.close(drain=0), service.server.activity.readers.active, flush=True)
 """
 
 
@@ -259,8 +259,8 @@ def test_a_reader_in_line_is_told_at_once_that_the_service_ends(large: str) -> N
     until_stalled(service)
     waiting = threading.Thread(target=wait_in_line)
     waiting.start()
-    until(lambda: service.server.readers.waiting == 1)
+    until(lambda: service.server.activity.readers.waiting == 1)
     assert service.close(drain=0) is False
     waiting.join()
     assert isinstance(told[0], Unavailable) and "shutting down" in str(told[0])
-    until(lambda: not service.server.calls.active)
+    until(lambda: not service.server.activity.calls.active)

@@ -13,8 +13,8 @@ from service_scene import rows, write
 
 import ffq_spark as ffq
 from ffq_spark.errors import CorruptPart, ExchangeNotFound, StepNotFound, TicketStale
-from ffq_spark.service.remote_exchange import RemoteExchange
-from ffq_spark.service.service import Service
+from ffq_spark.service.client.exchange import RemoteExchange
+from ffq_spark.service.server.service import Service
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""The client that `ffq.connect` returns."""

@@ -1,0 +1,1 @@
+"""The Flight server: reads, remote writes, actions, limits and metrics."""

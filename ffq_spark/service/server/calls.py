@@ -1,0 +1,69 @@
+"""Wrap Flight calls: find the caller, count the call, and report errors without paths."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from ffq_spark.errors import FfqError
+from ffq_spark.service.auth.access import Access
+from ffq_spark.service.server.activity import Activity
+from ffq_spark.service.server.roots import Roots
+from ffq_spark.service.wire.statuses import to_flight
+
+logger = logging.getLogger("ffq_spark.service")
+
+ACCESS = "access"
+"""The name under which Flight keeps the middleware that authenticates calls."""
+
+_UNEXPECTED = "[FFQ_ERROR] internal error of the service: see the service's log"
+
+
+class CallWrapper:
+    """Context managers for calls and for the streams that outlive them."""
+
+    def __init__(self, roots: Roots, activity: Activity) -> None:
+        self._roots = roots
+        self._activity = activity
+
+    @contextmanager
+    def call(self, method: str, context: Any) -> Iterator[Access]:
+        """Run a Flight method as one counted call, and yield the caller's access."""
+        with self._reported(method), self._activity.calls.track():
+            yield context.get_middleware(ACCESS).access
+
+    @contextmanager
+    def stream(self) -> Iterator[None]:
+        """Send a stream of rows as one counted call that holds a reader slot."""
+        activity = self._activity
+        with self._reported("stream"), activity.calls.track(), activity.readers.slot():
+            yield
+
+    @contextmanager
+    def _reported(self, method: str) -> Iterator[None]:
+        """Count how the block ends, and raise its errors as Flight's, without paths or traces."""
+        status = "OK"
+        try:
+            yield
+        except FfqError as error:
+            status = error.code
+            raise to_flight(error, self._roots.hide_paths(str(error))) from None
+        except (flight.FlightError, pa.ArrowException) as error:
+            # The caller has disconnected, or sent bytes that are not Arrow.
+            status = type(error).__name__
+            logger.info("%s: %s", method, error)
+            raise flight.FlightServerError(f"[FFQ_BAD_REQUEST] {type(error).__name__}") from None
+        except GeneratorExit:
+            status = "CLOSED"
+            raise
+        except Exception:
+            status = "FFQ_ERROR"
+            logger.exception("%s failed", method)
+            raise flight.FlightInternalError(_UNEXPECTED) from None
+        finally:
+            self._activity.totals.count_call(method, status)

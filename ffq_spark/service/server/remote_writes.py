@@ -1,0 +1,104 @@
+"""Write steps for producers outside Spark: begin, upload or register map outputs, commit."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from ffq_spark.errors import BadRequest, Forbidden
+from ffq_spark.exchange.ledger.sealing import AttemptOutput
+from ffq_spark.exchange.write.shared_write import SharedWrite
+from ffq_spark.format import manifest
+from ffq_spark.options import ServeOptions
+from ffq_spark.service.server.roots import Roots
+from ffq_spark.service.wire.actions import AbortQuery, BeginQuery, CommitQuery, RegisterMapOutput
+from ffq_spark.service.wire.messages import Attempt
+
+# The write options that a producer may set. All others are set by the server, or by Spark.
+_PRODUCER_OPTIONS = frozenset(
+    {
+        *("keys", "partitions", "hash", "compression", "layout", "payload", "weightcolumn"),
+        *("sortby", "statistics", "query", "stage"),
+        *("streamid", "batch", "streamrun", "onmismatch", "takeover"),
+    }
+)
+
+
+class RemoteWrites:
+    """The write actions, on the served roots, if the service is writable."""
+
+    def __init__(self, roots: Roots, options: ServeOptions) -> None:
+        self._roots = roots
+        self._options = options
+
+    def begin(self, body: BeginQuery) -> dict[str, Any]:
+        """Begin a write."""
+        self._require_writable()
+        refused = [name for name in body.options if name.lower() not in _PRODUCER_OPTIONS]
+        if refused:
+            allowed = ", ".join(sorted(_PRODUCER_OPTIONS))
+            raise BadRequest(f"producers may not set the option {refused[0]!r}, only {allowed}")
+        write = SharedWrite.begin(
+            self._roots.store(body.exchange),
+            _decode_schema(body.schema),
+            body.options,
+            mode=body.mode,
+            lease_seconds=self._options.lease_seconds,
+        )
+        return {"query": write.query, "lease_seconds": write.lease_seconds}
+
+    def put(
+        self, target: Attempt, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
+    ) -> dict[str, Any]:
+        """Write and register one attempt."""
+        write = self._open(target.exchange, target.query)
+        return _summary(write.put(target.map_task, batches, target.attempt))
+
+    def register(self, body: RegisterMapOutput) -> dict[str, Any]:
+        """Validate and register an attempt that is already on storage."""
+        write = self._open(body.exchange, body.query)
+        return _summary(write.register(body.map_task, body.attempt))
+
+    def commit(self, body: CommitQuery) -> dict[str, Any]:
+        """Commit a write as a step; the step is None if its batch of a stream already is one."""
+        step = self._open(body.exchange, body.query).commit(body.map_tasks)
+        if step is None:
+            return {"step": None, "rows": 0, "bytes": 0}
+        return {"step": step.step, "rows": step.body.rows, "bytes": step.body.bytes}
+
+    def abort(self, body: AbortQuery) -> dict[str, Any]:
+        """Abort a write."""
+        outcome = self._open(body.exchange, body.query).abort(body.reason)
+        return {"outcome": outcome.outcome.value, "message": outcome.message}
+
+    def renew_lease(self, exchange: str, query: int) -> None:
+        """Renew the lease of a write."""
+        self._open(exchange, query).beat()
+
+    def _open(self, exchange: str, query: int) -> SharedWrite:
+        self._require_writable()
+        store = self._roots.store(exchange)
+        return SharedWrite.open(store, query, buffer_bytes=self._options.write_buffer_bytes)
+
+    def _require_writable(self) -> None:
+        if not self._options.writable:
+            raise Forbidden("the service is read-only", option="writable")
+
+
+def _decode_schema(text: str) -> pa.Schema:
+    try:
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
+        # Arrow decodes names lazily: invalid UTF-8 in them fails only here.
+        list(schema.names)
+        return schema
+    except (ValueError, OSError, pa.ArrowException):
+        raise BadRequest("`schema` is not an Arrow schema in base64") from None
+
+
+def _summary(output: AttemptOutput) -> dict[str, Any]:
+    table = manifest.decode(output.manifest, output.id.output)
+    totals = {name: sum(table[name].to_pylist()) for name in ("rows", "bytes")}
+    return {"map_task": output.id.map_task, "attempt": output.id.attempt, **totals}

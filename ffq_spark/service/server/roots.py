@@ -1,0 +1,104 @@
+"""Map the names that callers use to the served roots. Callers never send or see a path."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ffq_spark.errors import BadOption, ExchangeNotFound
+from ffq_spark.exchange.catalog import is_exchange
+from ffq_spark.store import Store
+from ffq_spark.store.confined import leads_outside
+from ffq_spark.store.location import split
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
+
+
+def named_roots(roots: Sequence[str]) -> dict[str, str]:
+    """Return roots by name, from `NAME=ROOT` or from the last part of each path.
+
+    >>> named_roots(["/data/orders", "lake=s3://bucket/lake"])
+    {'orders': '/data/orders', 'lake': 's3://bucket/lake'}
+    """
+    by_name: dict[str, str] = {}
+    for argument in roots:
+        name, equals, root = argument.partition("=")
+        if not equals or not _NAME.fullmatch(name):
+            name, root = argument.rstrip("/").rpartition("/")[2], argument
+        if not _NAME.fullmatch(name):
+            # The message does not quote the root: it may contain a login.
+            raise BadOption(
+                "the last part of a root's path is not a valid name: give NAME=ROOT",
+                option="roots",
+            )
+        if name in by_name:
+            raise BadOption(f"two roots have the name {name!r}: give NAME=ROOT", option="roots")
+        by_name[name] = root
+    return by_name
+
+
+class Roots:
+    """The served roots by name. Each is an exchange or a directory of exchanges.
+
+    >>> from ffq_spark.examples import tiny_exchange
+    >>> roots = Roots({"tiny": tiny_exchange().root})
+    >>> list(roots.exchanges()), roots.store("tiny").url()
+    (['tiny'], 'memory://ffq-tiny')
+    """
+
+    def __init__(
+        self,
+        roots: Mapping[str, str],
+        storage_options: Mapping[str, Any] | None = None,
+        *,
+        hidden: Mapping[str, str] | None = None,
+    ) -> None:
+        for name in roots:
+            if not _NAME.fullmatch(name):
+                raise BadOption(
+                    f"{name!r} is not a valid name of a root: use letters, digits, `.`, `_`, `-`",
+                    option="roots",
+                )
+        self._listed = tuple(roots)
+        self._roots = {**roots, **(hidden or {})}
+        self._storage_options = dict(storage_options or {})
+
+    def store(self, exchange: str) -> Store:
+        """Return the store of `root` or `root/name`, whether or not the exchange exists."""
+        name, _, child = exchange.partition("/")
+        root = self._roots.get(name)
+        if root is None or (child and not _NAME.fullmatch(child)):
+            raise ExchangeNotFound(f"the service has no root {name!r}")
+        if child:
+            protocol, path = split(root)
+            if protocol == "file" and leads_outside(path, child):
+                raise ExchangeNotFound(f"there is no exchange {exchange!r}")
+            root = f"{root.rstrip('/')}/{child}"
+        return Store(root, self._storage_options, confined=True)
+
+    def exchanges(self) -> Iterator[str]:
+        """Yield the names of all exchanges, without those of hidden roots."""
+        for name in self._listed:
+            store = self.store(name)
+            if is_exchange(store):
+                yield name
+                continue
+            for entry in store.list(""):
+                child = f"{name}/{entry.name}"
+                if entry.is_dir and _NAME.fullmatch(entry.name) and self._is_exchange(child):
+                    yield child
+
+    def _is_exchange(self, name: str) -> bool:
+        try:
+            return is_exchange(self.store(name))
+        except ExchangeNotFound:
+            # A link that leads out of the root.
+            return False
+
+    def hide_paths(self, text: str) -> str:
+        """Replace the paths of roots in a text by their names."""
+        for name, root in sorted(self._roots.items(), key=lambda item: -len(item[1])):
+            for spelling in {Store(root, self._storage_options).url(), root.rstrip("/")}:
+                text = text.replace(spelling, name)
+        return text

@@ -1,0 +1,1 @@
+"""Callers' SQL statements, run on the service's Spark session."""

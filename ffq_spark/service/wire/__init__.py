@@ -1,0 +1,1 @@
+"""Messages and statuses that the client and the server exchange."""
