@@ -33,7 +33,7 @@ $(STAMP): setup.cfg pyproject.toml
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
 		|| { echo "Python 3.10 or newer is needed: make PYTHON=/path/to/python3.10 …"; exit 1; }
 	@$(BIN)/python -m pip install --quiet --upgrade pip
-	@$(BIN)/python -m pip install --quiet --editable '.[dev]' --config-settings editable_mode=compat
+	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
 
 java:
@@ -65,7 +65,7 @@ bench-storage: java setup bench-setup
 	@$(BIN)/python benchmarks/gc.py
 
 bench-setup: setup
-	@$(BIN)/python -m pip install --quiet --editable '.[bench]' --config-settings editable_mode=compat
+	@$(BIN)/python -m pip install --quiet --editable '.[bench]'
 
 check: setup
 	@echo "== ruff, mypy, import-linter, deptry, codespell, generated docs"

@@ -1,4 +1,4 @@
-"""A plain PySpark job, for spark-submit: nothing in it knows of plugins, leases or cleanup.
+"""A plain PySpark job for spark-submit. The plugin is configured outside it, in a conf file.
 
 spark-submit --properties-file conf/spark-defaults.conf examples/submit.py ROOT
 """
