@@ -117,21 +117,23 @@ def rows_lines() -> Iterator[str]:
 
 
 def settings_page() -> str:
-    text = f"""{NOTE}# Settings of Spark
+    text = f"""{NOTE}# Spark settings
 
-`ffq_spark.configure(builder)` sets all of these, `spark-submit $(ffq-spark conf)` too, and the
-plugin alone (`spark.jars` and `spark.plugins`) sets the others before the first session starts.
-What you have set yourself stays. What a session lacks, and what that costs, is told by
+This page lists the Spark settings that ffq_spark uses, and how to find out which of them a
+session lacks. `ffq_spark.configure(builder)` and `spark-submit $(ffq-spark conf)` set all of
+them. The plugin alone (`spark.jars` and `spark.plugins`) sets the tuned ones before the first
+session starts. Settings that you have set yourself stay as they are.
 
 ```
 ffq-spark doctor --properties-file spark-defaults.conf --conf NAME=VALUE …   # before it starts
 ffq-spark doctor --url http://127.0.0.1:4040                                 # while it runs
 ```
 
-and from inside, workers included, by `ffq_spark.doctor(spark)`. Exit code 1: there are findings.
+Both report what a session lacks and what that costs, and end with exit code 1 if there are
+findings. `ffq_spark.doctor(spark)` does the same from inside a session, its workers included.
 
-A setting of Spark acts on the whole session. These are the ones that leave the results and the
-limits of your other jobs as they are; the last column says what they do to them.
+A Spark setting acts on the whole session. The settings below leave the results and the limits of
+your other jobs unchanged. The last column describes their effect on those jobs.
 
 ## Tuned
 
@@ -142,10 +144,12 @@ limits of your other jobs as they are; the last column says what they do to them
         text += f"| `{setting.name}` | `{setting.value}` | `{setting.default}` | {setting.reason} "
         text += f"| {setting.cost} | {setting.others} |\n"
     text += f"""
-The figures are from one machine with two cores: trust the ratios. Unix sockets are left off where
-they would make every Python task fail: on YARN, and where a temporary directory's path has more
-than {SOCKET_DIR_LENGTH} characters. There, set `{SOCKET_DIR}` to a short one such as
-`/tmp` as well. The variable `PYSPARK_UDS_MODE` counts as your own decision.
+The figures come from one machine with two cores; their ratios matter more than their values.
+
+Unix sockets stay off where every Python task would fail with them: on YARN, and where the path of
+the temporary directory is longer than {SOCKET_DIR_LENGTH} characters. In the second case, also
+set `{SOCKET_DIR}` to a shorter path such as `/tmp`. If you set the variable `PYSPARK_UDS_MODE`,
+the plugin leaves the decision to you.
 
 ## The plugin
 
@@ -157,7 +161,7 @@ than {SOCKET_DIR_LENGTH} characters. There, set `{SOCKET_DIR}` to a short one su
         text += f"| `{setting.name}` | {value} | {setting.reason} | {setting.cost} "
         text += f"| {setting.others} |\n"
     text += """
-## What Spark hides
+## Redaction
 
 | setting | value |
 |---|---|
@@ -165,27 +169,27 @@ than {SOCKET_DIR_LENGTH} characters. There, set `{SOCKET_DIR}` to a short one su
     for name, value in REDACTION.items():
         text += f"| `{name}` | `{value.replace('|', chr(92) + '|')}` |\n"
     text += """
-Spark's own patterns, and the names of storage options, whose values may be secrets. Where you have
-patterns of your own, `configure` adds the names to them. Your other jobs run as before: Spark hides
-the values of options and settings that begin with `storage.` in plans, in its user interface and in
-event logs.
+These are Spark's own patterns and the names of storage options, whose values may be secrets. If
+you have patterns of your own, `configure` adds the names to them. Spark then hides the values of
+options and settings that begin with `storage.` in plans, in its user interface and in event logs.
+Your other jobs run as before.
 
-## Not set: what acts on exchanges alone
+## Settings that the plugin replaces
 
-Two settings of Spark make exchanges fast and would change your other jobs. The plugin has their use
-for the scans and writes of exchanges, and leaves the settings of the session as they are.
+Two Spark settings make exchanges fast but would change your other jobs. The plugin gives their
+benefit to scans and writes of exchanges only, and leaves the settings of the session unchanged.
 
-* `spark.sql.execution.arrow.maxBytesPerBatch` bounds the Arrow batches that Spark sends to Python.
-  Spark computes a batch's size after every row, and 2147483647 switches that off, for all Python
-  jobs and with no bound. The plugin makes the batches of writes itself, of 2 MiB and the row that
-  exceeds them, or 65,536 rows.
-* `spark.sql.python.filterPushdown.enabled` gives filters to Python sources. Spark plans the later
-  scans of a DataFrame with the filters of the first, so another source that takes filters may leave
-  out rows. The plugin gives filters to the scans of exchanges only, each with a plan of its own.
+* `spark.sql.execution.arrow.maxBytesPerBatch` bounds the Arrow batches that Spark sends to
+  Python. Spark computes the size of a batch after every row. The value 2147483647 turns that off,
+  but for all Python jobs, and then no bound is left. The plugin makes the batches of writes
+  itself: a batch ends with the row that exceeds 2 MiB, or after 65,536 rows.
+* `spark.sql.python.filterPushdown.enabled` passes filters to Python sources. Spark plans the later
+  scans of a DataFrame with the filters of the first one, so another source that accepts filters may
+  lose rows. The plugin passes filters to scans of exchanges only, and each scan has its own plan.
 
-Without the plugin both are yours to set: the first makes writes of rows faster where no 10,000 rows
-(`spark.sql.execution.arrow.maxRecordsPerBatch`) have 2 GiB together; reads with `pruneByFilters`
-need the second.
+Without the plugin you can set both. The first makes writes of rows faster, and is safe while no
+10,000 rows (`spark.sql.execution.arrow.maxRecordsPerBatch`) reach 2 GiB together. Reads with
+`pruneByFilters` need the second.
 """
     return text
 
