@@ -1,16 +1,16 @@
-"""What cleanup costs beside `shutil.rmtree`: time and memory for many stale attempt directories.
+"""Compare gc with `shutil.rmtree`: time and memory for many stale attempt directories.
 
     python benchmarks/gc.py [--directories 100000] [--rounds 3] [--cases step,queries,...]
 
 step        one committed query: 1,000 map tasks, each with one registered attempt and many stale
 maps        one committed query of many map tasks, each with one registered attempt and two stale
 queries     lost and aborted queries of 100 attempts each
-unrecorded  a root without records, 1,000 map tasks whose newest attempts stay
+unrecorded  a root without records: 1,000 map tasks, whose newest attempts are kept
 
-`rmtree` removes a tree of the same stale directories and nothing else. Both take turns, each in a
-process of its own on a tree of its own; times are medians. Memory is the peak of a sweep's process
-for a tenth of the directories and for all. Wanted: a ratio of at most 2.5, and a difference of less
-than 10 MiB between the peaks. `maps` has ten times the registered attempts, too.
+`rmtree` deletes a tree that has only the stale directories. The two take turns, each in its own
+process and on its own tree; times are medians. Memory is the peak of the gc process, for a tenth of
+the directories and for all of them. Targets: a time ratio of at most 2.5, and a difference of less
+than 10 MiB between the two peaks. In the case `maps`, the number of registered attempts grows too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PART = b"x" * 200
 
 
 def write_attempt(root: Path, query: int, map_task: int, attempt: int, created_at_ms: int) -> None:
-    """Two parts and a whole index."""
+    """Write a complete attempt: two parts and their index."""
     from ffq_spark.format.index import IndexEntry, MapTaskIndex
     from ffq_spark.format.paths import AttemptId
 
@@ -49,7 +49,10 @@ def write_attempt(root: Path, query: int, map_task: int, attempt: int, created_a
 
 
 def open_query(root: Path, outcome: str, registered: dict[int, int] | None = None) -> int:
-    """The records of a query of two days ago; LOST is what a sweep has yet to find out."""
+    """Create the records of a query that began two days ago.
+
+    A query with the outcome LOST gets no outcome record: gc has to fence it.
+    """
     from ffq_spark.exchange.ledger.ledger import Ledger
     from ffq_spark.format import paths
     from ffq_spark.format.ids import new_query, now_ms
@@ -119,11 +122,11 @@ CASES: dict[str, Callable[..., None]] = {
 
 
 def measure(how: str, root: str) -> dict[str, float]:
-    """Sweep once in this process."""
+    """Delete the tree in this process, and return time, memory and the number of files."""
     from ffq_spark import Exchange
 
     exchange = Exchange(root)
-    # Nobody pays for what the making of the tree has left to be written.
+    # The dirty pages of building the tree must not be written during the measurement.
     os.sync()
     started, worked = time.perf_counter(), time.process_time()
     if how == "rmtree":
@@ -132,7 +135,7 @@ def measure(how: str, root: str) -> dict[str, float]:
     else:
         removed = exchange.gc().files
     seconds, cpu = time.perf_counter() - started, time.process_time() - worked
-    # Not getrusage: that remembers the process which started this one.
+    # getrusage would include the peak of the parent process at the fork.
     status = Path("/proc/self/status").read_text()
     peak = int(status.split("VmHWM:")[1].split()[0]) / 1024
     return {
@@ -144,7 +147,7 @@ def measure(how: str, root: str) -> dict[str, float]:
 
 
 def run_once(case: str, how: str, directories: int, folder: str) -> dict[str, float]:
-    """Build a tree and remove it, each in a process of its own."""
+    """Build a tree and delete it, each in its own process."""
     root = tempfile.mkdtemp(dir=folder)
     try:
         for task in ("build", "measure"):
@@ -160,7 +163,7 @@ def run_once(case: str, how: str, directories: int, folder: str) -> dict[str, fl
 
 
 def compare(case: str, directories: int, rounds: int, folder: str) -> Iterator[dict[str, object]]:
-    """Rounds of both for all directories, then one sweep of a tenth of them."""
+    """Run all rounds with all directories, then gc once with a tenth of them, and compare."""
     runs: dict[str, list[dict[str, float]]] = {"rmtree": [], "gc": []}
     for _ in range(rounds):
         for how, results in runs.items():

@@ -1,11 +1,11 @@
-"""Contenders side by side: each in a process of its own, warmed, taking turns.
+"""Run contenders side by side: each in its own process, warmed up, taking turns.
 
-A *contender* is a context manager that sets itself up and yields its `Work`. The contenders of a
-*measure* stay alive together and run one after the other, round by round, and whoever comes first
-in a round changes: a noisy machine is noisy for all of them. In its turn a contender runs twice,
-and the second run counts: none pays for having waited (Spark, for one, ends idle Python workers
-after a minute). A *dataset* is made once, by a process of its own, and kept for every contender
-that needs it.
+A *contender* is a context manager that sets itself up and yields its `Work`. All contenders of a
+*measure* stay alive, and run one after the other in each round. The order alternates between
+rounds, so that noise of the machine affects all of them. In its turn a contender runs twice, and
+the second run counts, because the wait for its turn has a cost: Spark, for example, ends idle
+Python workers after a minute. A *dataset* is made once, by its own process, and kept for all
+contenders that need it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LOG_LINES = 15
 
 @dataclass(frozen=True)
 class Settings:
-    """The flags of a run, as every process of it knows them."""
+    """The command line flags of a run, passed to each of its processes."""
 
     rows: int
     partitions: int
@@ -47,7 +47,7 @@ class Settings:
 
     @property
     def keys(self) -> int:
-        """How many keys there are: five rows each, on average."""
+        """Return the number of distinct keys: a key has five rows on average."""
         return max(self.rows // 5, 1)
 
     def path(self, dataset: str) -> str:
@@ -56,7 +56,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Turn:
-    """One run of one contender: its number, and a path of its own that does not exist yet."""
+    """One run of one contender: its number, and a path for its output that does not exist yet."""
 
     number: int
     folder: str
@@ -64,13 +64,13 @@ class Turn:
 
 @dataclass(frozen=True)
 class Work:
-    """What a contender does. Only `run` is timed."""
+    """The functions of a contender. Only `run` is timed."""
 
     run: Callable[[Turn], object]
     check: Callable[[Turn], object] | None = None
-    """After the first turn: what all contenders of the measure must agree on."""
+    """Called after the first turn: returns a value that must be equal for all contenders."""
     facts: Callable[[Turn], dict[str, object]] | None = None
-    """After the last turn: what else is worth knowing."""
+    """Called after the last turn: returns more figures for the report."""
 
 
 Start = Callable[[Settings], AbstractContextManager[Work | tuple[Work, ...]]]
@@ -78,7 +78,7 @@ Start = Callable[[Settings], AbstractContextManager[Work | tuple[Work, ...]]]
 
 @dataclass(frozen=True)
 class Contender:
-    """One process of a measure. It has several names if it does several works."""
+    """One process of a measure. It has one name for each `Work` that it yields."""
 
     measure: str
     names: tuple[str, ...]
@@ -89,7 +89,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Something on disk that contenders read."""
+    """Files on disk that contenders read."""
 
     make: Callable[[Settings, str], None]
     needs: tuple[str, ...]
@@ -121,7 +121,7 @@ def dataset(name: str, needs: Sequence[str] = ()) -> Callable[[Any], Any]:
 
 
 def tree_bytes(folder: str) -> dict[str, object]:
-    """The facts of a write: what lies on disk now."""
+    """Return the size and the number of the files below a directory."""
     files = [path for path in Path(folder).rglob("*") if path.is_file()]
     return {"mb": round(sum(p.stat().st_size for p in files) / 1e6, 1), "files": len(files)}
 
@@ -130,7 +130,7 @@ def tree_bytes(folder: str) -> dict[str, object]:
 
 
 def serve() -> None:
-    """Entry point of every module with contenders: make a dataset, or do what the driver asks."""
+    """Make one dataset, or run one contender by orders from stdin: the entry point of a module."""
     parser = argparse.ArgumentParser()
     for flag in ("--settings", "--make", "--measure", "--name"):
         parser.add_argument(flag)
@@ -139,7 +139,7 @@ def serve() -> None:
     if arguments.make:
         DATASETS[arguments.make].make(settings, settings.path(arguments.make))
         return
-    # Whatever else prints must not end up between the answers.
+    # Answers go to stdout, so everything else that prints is redirected to stderr.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     (chosen,) = (
@@ -172,7 +172,7 @@ def _timed(work: Work, run: Turn) -> float:
     mine = os.path.dirname(run.folder)
     shutil.rmtree(mine, ignore_errors=True)
     os.makedirs(mine, exist_ok=True)
-    # Nobody pays for what others have left to be written.
+    # The dirty pages of other contenders must not be written during this run.
     os.sync()
     started = time.perf_counter()
     work.run(run)
@@ -183,11 +183,11 @@ def _timed(work: Work, run: Turn) -> float:
 
 
 class ContenderFailed(Exception):
-    """A contender's process has ended, with the last lines that it wrote."""
+    """The process of a contender has ended; the message is the last lines of its log."""
 
 
 class Process:
-    """A contender's process."""
+    """The process of a contender, as the driver of the run sees it."""
 
     def __init__(self, contender: Contender, settings: Settings) -> None:
         name = contender.names[0]
@@ -212,7 +212,7 @@ class Process:
             self._process.stdin.write(json.dumps(order) + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            pass  # the missing answer tells
+            pass  # the process has ended, so answer() finds no line and raises
         return self.answer()
 
     def answer(self) -> Any:
@@ -222,7 +222,7 @@ class Process:
         try:
             line = self._process.stdout.readline()
         finally:
-            # Also where a signal ends the driver: the guard would keep it alive.
+            # A running timer would keep the driver alive after a signal.
             guard.cancel()
         if not line:
             raise ContenderFailed(_tail(self._log))
@@ -240,7 +240,7 @@ class Process:
 
 @dataclass
 class Side:
-    """One contender's name in a measure, and what it has shown so far."""
+    """The results of one name of a contender so far."""
 
     name: str
     process: Process
@@ -259,21 +259,24 @@ class Side:
             return None
 
     def result(self) -> dict[str, object]:
-        found: dict[str, object] = {"median": None, "seconds": [round(s, 4) for s in self.seconds]}
+        values: dict[str, object] = {
+            "median": None,
+            "seconds": [round(seconds, 4) for seconds in self.seconds],
+        }
         if self.seconds:
-            found["median"] = round(statistics.median(self.seconds), 4)
+            values["median"] = round(statistics.median(self.seconds), 4)
         if self.checked is not None:
-            found["checked"] = self.checked
+            values["checked"] = self.checked
         if self.failed:
-            # Only what is wrong: a traceback names files of this machine.
-            found["failed"] = self.failed.splitlines()[-1]
-        return {**found, **self.facts}
+            # The last line is the error; the traceback above it names files of this machine.
+            values["failed"] = self.failed.splitlines()[-1]
+        return {**values, **self.facts}
 
 
 def run_measure(
     measure: str, settings: Settings, say: Callable[[str], None]
 ) -> dict[str, dict[str, object]]:
-    """Every contender's result."""
+    """Run all rounds of a measure and return the results by name."""
     chosen = [c for c in CONTENDERS if c.measure == measure and c.when(settings)]
     chosen.sort(key=lambda c: not c.names[0].startswith("ours"))
     for name in _in_order({need for c in chosen for need in c.needs}):
@@ -297,7 +300,7 @@ def run_measure(
         for side in sides:
             if side.failed:
                 say(f"  {side.name} failed:\n{side.failed}")
-        # All contenders are alive: a machine that swaps measures its disk.
+        # All contenders are alive together. If the machine swapped, the figures are useless.
         say(f"  least memory available: {min(free)} MiB")
     return {side.name: side.result() for side in sides}
 
@@ -318,7 +321,7 @@ def _start(
 
 
 def make_dataset(name: str, settings: Settings, say: Callable[[str], None]) -> None:
-    """Make a dataset unless it is there; one half made, or of another shape, is made anew."""
+    """Make a dataset, unless a complete one of the same shape exists."""
     done = Path(f"{settings.path(name)}.done")
     shape = f"{settings.rows} {settings.partitions} {settings.cores} {settings.maps}\n"
     if done.exists() and done.read_text() == shape:
@@ -337,7 +340,7 @@ def make_dataset(name: str, settings: Settings, say: Callable[[str], None]) -> N
 
 
 def _in_order(wanted: set[str]) -> Iterator[str]:
-    """Datasets, those before the ones that are made of them."""
+    """Sort datasets so that each comes after the ones that it is made from."""
     seen: dict[str, None] = {}
 
     def visit(name: str) -> None:
@@ -376,4 +379,4 @@ def _label(number: int, settings: Settings) -> str:
 
 def _tail(path: str) -> str:
     lines = Path(path).read_text(errors="replace").splitlines()
-    return "\n".join(lines[-LOG_LINES:]) or "no word in its log"
+    return "\n".join(lines[-LOG_LINES:]) or "its log is empty"

@@ -1,4 +1,4 @@
-"""The rows that all contenders start from: made by numpy, kept as Parquet."""
+"""Make the input of all contenders: random rows from numpy, stored as Parquet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROW_GROUPS = 5
 
 
 def batch(generator: np.random.Generator, rows: int, keys: int) -> pa.Table:
-    """About 21 bytes a row as Parquet: a key, a measurement, a number, a word."""
+    """Return random rows of about 21 bytes as Parquet: a key, a measurement, a number, a word."""
     words = pa.array([f"word {number:04d}" for number in range(WORDS)])
     return pa.table(
         {
@@ -29,7 +29,10 @@ def batch(generator: np.random.Generator, rows: int, keys: int) -> pa.Table:
 
 @dataset("input")
 def make_input(settings: Settings, path: str) -> None:
-    """Four files for each core: Spark packs equal files into equal tasks, one a core."""
+    """Write four files of equal size for each core.
+
+    Spark packs them into one task of equal size for each core.
+    """
     os.makedirs(path)
     generator = np.random.default_rng(SEED)
     files = 4 * settings.cores
@@ -42,7 +45,7 @@ def make_input(settings: Settings, path: str) -> None:
 
 @dataset("second")
 def make_second(settings: Settings, path: str) -> None:
-    """The smaller side of the join: every key once, with a weight."""
+    """Write the smaller side of the join: every key once, with a weight."""
     os.makedirs(path)
     generator = np.random.default_rng(SEED + 1)
     keys = np.array_split(generator.permutation(settings.keys), settings.cores)
@@ -52,7 +55,7 @@ def make_second(settings: Settings, path: str) -> None:
 
 
 def lookup_keys(settings: Settings) -> list[int]:
-    """Keys that are there: one for each run, the same for all contenders."""
+    """Return existing keys, one for each run, the same ones for all contenders."""
     first = pq.ParquetFile(f"{settings.path('input')}/rows-00.parquet")
     runs = (settings.warm_up + settings.rounds) * RUNS_A_TURN
     return first.read_row_group(0, columns=["k"])["k"].slice(0, runs).to_pylist()

@@ -1,9 +1,9 @@
-"""How much memory one write task takes: peak resident size above that of an idle process.
+"""Measure the memory of one write task: its peak resident size above that of an idle process.
 
     python benchmarks/memory.py [--mib 1024] [--buffer 64MiB]
 
-Each number of partitions is written by a process of its own, from batches made as they are read.
-At most `maxBufferBytes` of rows are wanted, plus what Arrow and the files need.
+Each number of partitions is written by its own process, from batches that are generated one by one.
+Target: at most `maxBufferBytes` of rows, plus what Arrow and the open files need.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROWS = 65_536
 
 
 def batches(total: int) -> Iterator[object]:
-    """Rows of about 100 bytes: a key, two numbers, and text."""
+    """Yield batches of random rows of about 100 bytes: a key, two numbers and two strings."""
     import numpy as np
     import pyarrow as pa
 
@@ -36,7 +36,7 @@ def batches(total: int) -> Iterator[object]:
 
 
 def measure(partitions: int, total: int, buffer: str) -> dict[str, float]:
-    """Write once in this process."""
+    """Write an exchange in this process and return its size, time and peak memory."""
     from ffq_spark.exchange.write.local_write import write_batches
     from ffq_spark.options import WriteOptions
 

@@ -1,11 +1,12 @@
-"""What an object store is asked for, and what byte credits cost, on a real S3 server on loopback.
+"""Count the requests of a write and a read on a real S3 server, and measure the cost of credits.
 
     python benchmarks/object_storage.py [--maps 16] [--rows 10000000] [--ranges 1000] [--rounds 5]
 
-Requests: a packed write of M map tasks and a full read of it in T tasks through Spark, as the
-server itself counts them. Wanted: at most 4 M + 20 for the write, T M + 20 GETs for the read.
-Credits: ranges of 1 MB read under 64 MiB of credits and without a limit, in turns. Wanted: a ratio
-of at most 1.15, and a peak of at most the credits and the largest range.
+Requests: Spark writes a packed exchange with M map tasks and reads all of it with T tasks, and the
+server counts the requests. Targets: at most 4 M + 20 for the write, and T M + 20 GETs for the read.
+
+Credits: ranges of 1 MB are read in turns with 64 MiB of credits and without a limit. Targets: a
+time ratio of at most 1.15, and a peak of at most the credits plus the largest range.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ RANGE_ROWS = 62_500
 
 
 def requests(server: S3Server, maps: int, rows: int) -> dict[str, Any]:
-    """Count what one write and one read through Spark ask for."""
+    """Count the requests of one write and one full read through Spark."""
     from pyspark.sql import SparkSession
 
     import ffq_spark as ffq
@@ -39,7 +40,7 @@ def requests(server: S3Server, maps: int, rows: int) -> dict[str, Any]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.driver.host", "127.0.0.1")
-    # What the plugin asks for goes by the clock, and is counted elsewhere.
+    # The plugin's requests depend on the duration of the job, so it is left out.
     spark = ffq.configure(builder, plugin=False).getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     root = f"s3://{server.bucket}/requests"
@@ -71,7 +72,7 @@ def requests(server: S3Server, maps: int, rows: int) -> dict[str, Any]:
 
 
 def batches(count: int) -> Iterator[Any]:
-    """Rows of 16 bytes, so many of them that each partition gets about 1 MB."""
+    """Yield batches of rows of 16 bytes: about 1 MB for each partition."""
     import numpy as np
     import pyarrow as pa
 
@@ -81,7 +82,7 @@ def batches(count: int) -> Iterator[Any]:
 
 
 def credits(server: S3Server, ranges: int, rounds: int) -> dict[str, Any]:
-    """Read the same parts with and without a limit, in turns."""
+    """Read the same parts with credits and without a limit, in turns."""
     from ffq_spark import Exchange
     from ffq_spark.exchange.write.local_write import write_batches
     from ffq_spark.options import WriteOptions
@@ -103,7 +104,7 @@ def credits(server: S3Server, ranges: int, rounds: int) -> dict[str, Any]:
         if turn > 1:
             times[limit].append(time.perf_counter() - started)
         peaks[limit] = totals.peak_bytes
-    medians = {limit: statistics.median(found) for limit, found in times.items()}
+    medians = {limit: statistics.median(seconds) for limit, seconds in times.items()}
     return {
         "measure": "credits",
         "ranges": ranges,

@@ -1,4 +1,4 @@
-"""Contenders without Spark: exchanges read by pyarrow, dask, DuckDB, Polars; planning; S3."""
+"""Contenders that run without Spark: pyarrow, dask, DuckDB and Polars, planning, and S3."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def lookup_pyarrow(settings: Settings) -> Iterator[Work]:
 
 @dataset("planning")
 def make_planning(settings: Settings, path: str) -> None:
-    """A step as `maps` tasks of a Spark write would commit it; no reader opens its parts."""
+    """Commit a step as `maps` tasks of a Spark write would. Its parts do not exist on disk."""
     import numpy as np
 
     from ffq_spark.exchange.ledger.ledger import Ledger
@@ -210,7 +210,7 @@ def make_planning(settings: Settings, path: str) -> None:
 
 
 def _output(job: Any, map_task: int, generator: Any) -> Any:
-    """A map attempt with a part of about 128 KiB in every partition, and statistics of it."""
+    """Return the output of a map attempt: a part of about 128 KiB in each partition."""
     import pyarrow as pa
 
     from ffq_spark.exchange.ledger.sealing import AttemptOutput
@@ -248,7 +248,10 @@ def _output(job: Any, map_task: int, generator: Any) -> Any:
 @contender("planning", "ours", "pyarrow reads the manifest", needs=["planning"])
 @contextmanager
 def planning(settings: Settings) -> Iterator[tuple[Work, Work]]:
-    """In one process: both meet the same allocator and the same page cache."""
+    """Plan, and read the manifest with pyarrow, in one process.
+
+    Both use the same allocator and the same page cache.
+    """
     import pyarrow as pa
     from pyspark.serializers import CloudPickleSerializer
 
@@ -291,7 +294,7 @@ def planning(settings: Settings) -> Iterator[tuple[Work, Work]]:
 
 
 def _s3(settings: Settings, layout: str) -> Iterator[tuple[Work, Work]]:
-    """Write with one map task for each input file; read all of what was written last."""
+    """Write with one map task for each input file, and read everything that was written last."""
     sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
     from s3server import S3Server
 
@@ -325,10 +328,10 @@ def _write_maps(
     from ffq_spark.options import WriteOptions
     from ffq_spark.store import Store
 
-    given = {"keys": "k", "partitions": str(settings.partitions)}
+    chosen = {"keys": "k", "partitions": str(settings.partitions)}
     if layout != "parts":
-        given["layout"] = layout
-    options = WriteOptions.resolve(given)
+        chosen["layout"] = layout
+    options = WriteOptions.resolve(chosen)
     store = Store(root, storage)
     exchange = prepare(store, options, pq.read_schema(files[0]))
     query = Ledger(store).begin("append", new_initiator())

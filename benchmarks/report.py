@@ -1,4 +1,4 @@
-"""What a run found: tables for people, JSON for machines, a plot, and how far from the targets."""
+"""Report the results of a run: tables for people, JSON for programs, a plot, and the targets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Results = dict[str, dict[str, dict[str, Any]]]
 
 @dataclass(frozen=True)
 class Target:
-    """A figure that is wanted, and how to find it among the results."""
+    """An upper limit for a figure, and the function that computes it from the results."""
 
     name: str
     measure: str
@@ -31,18 +31,18 @@ class Target:
 
 
 def ratio(name: str, measure: str, ours: str, theirs: str, wanted: float) -> Target:
-    """Our median over another's."""
+    """Return a target for the ratio of two medians."""
     return Target(name, measure, wanted, lambda m: m[ours]["median"] / m[theirs]["median"])
 
 
 def excess(partitions: str) -> Target:
-    """A write worker's peak above its buffer."""
+    """Return a target for a write worker's peak memory above its buffer."""
     name = f"write worker above its buffer, {partitions}"
     return Target(name, "memory", 256, lambda m: _above(m[partitions]), "MiB")
 
 
-def _above(found: dict[str, Any]) -> float:
-    return found["peak_mib"] - found["buffer_mib"]
+def _above(result: dict[str, Any]) -> float:
+    return result["peak_mib"] - result["buffer_mib"]
 
 
 TARGETS = [
@@ -59,19 +59,19 @@ TARGETS = [
 
 
 def judge(results: Results) -> list[dict[str, Any]]:
-    """Every target of the measures that ran."""
+    """Compare the results with the targets of all measures that ran."""
     judged = []
     for target in TARGETS:
         if target.measure in results:
-            found = _figure(target, results[target.measure])
-            passed = found is not None and found <= target.wanted
-            judged.append({"target": target.name, "found": found, "unit": target.unit})
+            figure = _figure(target, results[target.measure])
+            passed = figure is not None and figure <= target.wanted
+            judged.append({"target": target.name, "found": figure, "unit": target.unit})
             judged[-1] |= {"wanted": target.wanted, "passed": passed}
     return judged
 
 
 def _figure(target: Target, measure: dict[str, dict[str, Any]]) -> float | None:
-    """None where a contender has failed."""
+    """Compute a target's figure, or return None if a contender failed."""
     try:
         return round(target.figure(measure), 3)
     except (KeyError, TypeError):
@@ -79,15 +79,15 @@ def _figure(target: Target, measure: dict[str, dict[str, Any]]) -> float | None:
 
 
 def disagreements(results: Results) -> Iterator[str]:
-    """The measures whose contenders did not do the same."""
+    """Yield the measures whose contenders returned different results."""
     for name, measure in results.items():
-        checks = {json.dumps(found["checked"]) for found in measure.values() if "checked" in found}
+        checks = {json.dumps(one["checked"]) for one in measure.values() if "checked" in one}
         if len(checks) > 1:
             yield f"{name}: {', '.join(sorted(checks))}"
 
 
 def machine() -> dict[str, Any]:
-    """Where the figures come from."""
+    """Describe this machine."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "system": f"{platform.system()} {platform.release()}, {platform.machine()}",
@@ -104,18 +104,18 @@ def _cpu() -> str:
 
 
 def versions() -> dict[str, str]:
-    """What was compared with what."""
+    """Return the versions of all compared programs."""
     java = subprocess.run(["java", "-version"], capture_output=True, text=True).stderr
     here = Path(__file__).parent
     commit = subprocess.run(
         ["git", "-C", str(here), "describe", "--always", "--dirty"], capture_output=True, text=True
     )
-    found = {
+    own = {
         "ffq_spark": f"{_version('ffq-spark')} {commit.stdout.strip()}",
         "python": platform.python_version(),
         "java": java.splitlines()[0] if java else "",
     }
-    return {**found, **{name: _version(name) for name in PACKAGES}}
+    return {**own, **{name: _version(name) for name in PACKAGES}}
 
 
 def _version(package: str) -> str:
@@ -146,14 +146,14 @@ def show_targets(console: Console, judged: list[dict[str, Any]]) -> None:
 
 
 def save(path: Path, document: dict[str, Any]) -> None:
-    """The JSON file and, beside it, the plot."""
+    """Write the JSON file, and the plot beside it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=2) + "\n")
     plot(path.with_suffix(".svg"), document["measures"])
 
 
 def plot(path: Path, results: Results) -> None:
-    """A panel for each measure: medians as bars, every round as a dot."""
+    """Draw a panel for each measure: medians as bars, rounds as dots."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -174,7 +174,7 @@ def plot(path: Path, results: Results) -> None:
         panel.barh(list(done), medians, color=colors, alpha=0.7)
         for position, found in enumerate(done.values()):
             panel.plot(found["seconds"], [position] * len(found["seconds"]), "k.", markersize=3)
-            # Behind the last dot, which it would hide.
+            # A label at the median would hide dots.
             label, end = f"  {found['median']:.3g} s", max(found["seconds"])
             panel.text(end, position, label, verticalalignment="center")
         panel.set_title(name, loc="left", fontweight="bold")

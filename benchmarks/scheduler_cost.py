@@ -1,10 +1,10 @@
-"""What the plugin costs Spark's scheduler: a job of many empty tasks, with it and without.
+"""Measure what the plugin costs Spark's scheduler: a job of many empty tasks, with and without it.
 
     python benchmarks/scheduler_cost.py [--tasks 2000] [--rounds 15] [--pairs 3]
 
-Each side has a process of its own, warmed, and the rounds alternate between the two: a noisy
-machine is noisy for both. Two processes of one side differ too, so there are several pairs. The
-figure is the ratio of medians over all rounds; at most 1.05 is wanted.
+Each side has its own process, warmed up, and the rounds alternate between the two, so that noise of
+the machine affects both. Two processes of the same side differ too, so several pairs are measured.
+Target: a ratio of medians over all rounds of at most 1.05.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ def serve(plugin: bool, tasks: int) -> None:
 
 
 def run_empty(spark: Any, tasks: int) -> None:
-    """A job of empty tasks that never leaves the JVM."""
+    """Run a job of empty tasks that needs no Python worker."""
     spark.range(0, tasks, 1, tasks).where("id < 0").write.format("noop").mode("overwrite").save()
 
 
 class Side:
-    """One of the two processes."""
+    """A process that runs the job on request, with or without the plugin."""
 
     def __init__(self, plugin: bool, tasks: int) -> None:
         command = [sys.executable, __file__, "--serve", str(int(plugin)), "--tasks", str(tasks)]
@@ -77,10 +77,10 @@ class Side:
 
 
 def measure(tasks: int, rounds: int) -> dict[str, list[float]]:
-    """The seconds of each round, of one pair of processes."""
+    """Run all rounds with one pair of processes and return their seconds."""
     sides = {"without": Side(False, tasks), "with": Side(True, tasks)}
     for turn in range(WARM_UP + rounds):
-        # Whoever comes first in a round changes from round to round.
+        # The order alternates, so that neither side always runs first.
         for side in list(sides.values())[:: 1 if turn % 2 else -1]:
             side.run(count=turn >= WARM_UP)
     for side in sides.values():
@@ -104,9 +104,9 @@ def main() -> None:
     for _ in range(arguments.pairs):
         pair = measure(arguments.tasks, arguments.rounds)
         ratios.append(statistics.median(pair["with"]) / statistics.median(pair["without"]))
-        for name, found in pair.items():
-            seconds[name] += found
-    medians = {name: statistics.median(found) for name, found in seconds.items()}
+        for name, rounds in pair.items():
+            seconds[name] += rounds
+    medians = {name: statistics.median(rounds) for name, rounds in seconds.items()}
     result = {
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "tasks": arguments.tasks,

@@ -1,10 +1,10 @@
-"""What an exchange spares a query: groupBy and self-join beside Parquet and Spark's own shuffle.
+"""Compare groupBy and self-join over an exchange with Parquet and Spark's own shuffle.
 
     python benchmarks/shuffle_free.py [--rows 10000000] [--partitions 64] [--rounds 5]
 
-All tables are made and asked in one session, in turns, after one round that does not count; the
-median of each is compared. The last figure is the bytes that a query of 2 of 20 columns reads, as
-its tasks report them.
+All tables are written and queried in one session, in turns, after one warm-up round. The figures
+are ratios of medians. The last one compares the bytes that a query of 2 of 20 columns reads with
+those of all columns, as the tasks report them.
 """
 
 from __future__ import annotations
@@ -76,14 +76,14 @@ def compared(
     for turn in range(rounds + 1):
         for query, make in queries.items():
             for table, frame in tables.items():
-                found = seconds(make(frame))
+                taken = seconds(make(frame))
                 if turn:
-                    times.setdefault((query, table), []).append(found)
-    return {name: statistics.median(found) for name, found in times.items()}
+                    times.setdefault((query, table), []).append(taken)
+    return {name: statistics.median(rounds) for name, rounds in times.items()}
 
 
 def bytes_read(query: Any) -> int:
-    """What the tasks of a query's one scan read, after it was run."""
+    """Run a query with one scan, and return the bytes that its tasks read."""
     query.collect()
     plan = query._jdf.queryExecution().executedPlan()
     while plan.getClass().getSimpleName() != "FfqScanExec":
@@ -115,10 +115,10 @@ def measure(spark: Any, folder: str, rows: int, partitions: int, rounds: int) ->
         query: {str(make(t).agg({"k": "sum", "*": "count"}).first()) for t in tables.values()}
         for query, make in queries.items()
     }
-    assert all(len(found) == 1 for found in answers.values()), answers
+    assert all(len(results) == 1 for results in answers.values()), answers
     times = compared(tables, queries, rounds)
-    for (query, name), found in times.items():
-        print(f"{query:22} {name:10} {found:7.2f} s")
+    for (query, name), median in times.items():
+        print(f"{query:22} {name:10} {median:7.2f} s")
     ratios = {}
     for query in queries:
         ratios[query] = times[query, "exchange"] / times[query, "Parquet"]
@@ -137,15 +137,16 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--partitions", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=5)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         spark = session(folder)
-        ratios = measure(spark, folder, given.rows, given.partitions, given.rounds)
+        ratios = measure(spark, folder, arguments.rows, arguments.partitions, arguments.rounds)
         spark.stop()
-    for name, found in ratios.items():
-        verdict = "met" if found <= TARGETS[name] else "MISSED"
-        print(f"{name:32} {found:5.2f}   target {TARGETS[name]:.2f}   {verdict}")
-    print(json.dumps({"rows": given.rows, "partitions": given.partitions, "ratios": ratios}))
+    for name, ratio in ratios.items():
+        verdict = "met" if ratio <= TARGETS[name] else "MISSED"
+        print(f"{name:32} {ratio:5.2f}   target {TARGETS[name]:.2f}   {verdict}")
+    sizes = {"rows": arguments.rows, "partitions": arguments.partitions}
+    print(json.dumps({**sizes, "ratios": ratios}))
 
 
 if __name__ == "__main__":

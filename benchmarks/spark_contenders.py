@@ -1,4 +1,4 @@
-"""Contenders that run in Spark: exchanges, bucketed tables, Parquet, Spark's own shuffle."""
+"""Contenders that run in Spark: exchanges, bucketed tables, Parquet and Spark's own shuffle."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ARROW_BYTES_PER_ROW = 34
 
 @contextmanager
 def session(settings: Settings, *, tuned: bool = False) -> Iterator[Any]:
-    """A session on loopback; `tuned` by `ffq.configure`, else with Spark's defaults."""
+    """Start a session on loopback, tuned by `ffq.configure` or with Spark's defaults."""
     from pyspark.sql import SparkSession
 
     import ffq_spark as ffq
@@ -29,7 +29,7 @@ def session(settings: Settings, *, tuned: bool = False) -> Iterator[Any]:
         "spark.driver.memory": settings.driver_memory,
         "spark.local.dir": f"{settings.folder}/spark",
         "spark.sql.warehouse.dir": f"{settings.folder}/warehouse",
-        # A join of kept data is meant, whatever the size of the trial.
+        # A small trial must join as the full run does, without a broadcast.
         "spark.sql.autoBroadcastJoinThreshold": "-1",
         "spark.sql.shuffle.partitions": str(settings.partitions),
         "spark.ui.enabled": "false",
@@ -45,7 +45,7 @@ def session(settings: Settings, *, tuned: bool = False) -> Iterator[Any]:
 
 
 def to_noop(rows: Any) -> None:
-    """Compute every row and every column, and keep nothing."""
+    """Compute every row and every column, and discard them."""
     rows.write.format("noop").mode("overwrite").save()
 
 
@@ -63,7 +63,10 @@ def save_bucketed(rows: Any, name: str, path: str, partitions: int) -> None:
 
 
 def bucketed(spark: Any, name: str, columns: str, settings: Settings) -> Any:
-    """A bucketed table that another session has written: its catalog is gone, its files are not."""
+    """Declare a bucketed table over files that another session wrote.
+
+    The catalog of that session is gone.
+    """
     buckets = f"CLUSTERED BY (k) INTO {settings.partitions} BUCKETS"
     place = f"LOCATION '{settings.path(name)}'"
     spark.sql(f"CREATE TABLE {name.replace('-', '_')} ({columns}) USING parquet {buckets} {place}")
@@ -105,7 +108,7 @@ def make_second_bucketed(settings: Settings, path: str) -> None:
 
 @dataset("tiny-exchange")
 def make_tiny(settings: Settings, path: str) -> None:
-    """A few rows in each of many partitions; none is empty."""
+    """Write a few rows into each of many partitions."""
     with session(settings, tuned=True) as spark:
         rows = spark.createDataFrame(
             [(n, f"row {n}") for n in range(TINY_ROWS)], "k LONG, s STRING"
@@ -313,7 +316,7 @@ def _memory(settings: Settings, partitions: int) -> Iterator[Work]:
     buffer = WriteOptions.resolve({"maxBufferBytes": settings.buffer}).max_buffer_bytes
     copies = -(-4 * buffer // (settings.rows * ARROW_BYTES_PER_ROW))
     with session(settings, tuned=True) as spark:
-        # One task takes them all.
+        # One task writes all rows.
         once = spark.read.parquet(settings.path("input"))
         rows = reduce(type(once).union, [once] * copies).coalesce(1)
 
@@ -345,12 +348,12 @@ def memory_4000(settings: Settings) -> Iterator[Work]:
 
 
 def _task_workers() -> list[int]:
-    """The processes below this one that Spark forked for tasks; they outlive them."""
+    """Return the Python workers of this Spark. They outlive the tasks that they ran."""
     import psutil
 
     wanted = {"pyspark.daemon", "pyspark.worker"}
     below = psutil.Process().children(recursive=True)
-    # A worker that ended is below its daemon until that looks.
+    # A worker that ended is a zombie until its daemon reaps it.
     alive = [child for child in below if child.status() != psutil.STATUS_ZOMBIE]
     return [child.pid for child in alive if wanted <= set(child.cmdline())]
 

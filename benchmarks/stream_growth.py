@@ -1,11 +1,11 @@
-"""Whether a long stream costs more than a short one: a million rows in 1,000 micro-batches.
+"""Compare the cost of batches at the beginning and the end of a stream of 1,000 micro-batches.
 
     python benchmarks/stream_growth.py [--batches 1000] [--rows 1000]
 
-A stream of Spark's own writes to an exchange, one batch after the other. Figures are means of
-milliseconds over 100 neighbouring batches: `addBatch` is Spark's time for a batch's tasks and its
-commit; `plan` is the time to plan a read of the newest snapshot, taken beside the stream. At most
-1.5 times as much at the end as at the beginning is wanted.
+Spark's rate source writes a million rows to an exchange. Figures are mean milliseconds over 100
+neighbouring batches: `addBatch` is Spark's time for the tasks and the commit of a batch, and
+`plan` is the time to plan a read of the newest snapshot while the stream runs. Target: a ratio of
+at most 1.5 between the end and the beginning.
 """
 
 from __future__ import annotations
