@@ -1,1 +1,1 @@
-"""The command `ffq-spark`."""
+"""The command line `ffq-spark`, one module per group of verbs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import astuple
 from typing import Any
 
 import click
@@ -16,8 +17,8 @@ from ffq_spark.format.texts import readable_rows
 @click.command()
 @verb
 @click.argument("key", nargs=-1, required=True)
-@click.option("--columns", help="These columns alone, separated by commas.")
-@click.option("--as-of-step", type=int, help="As the exchange was after this step.")
+@click.option("--columns", help="Show only these columns, separated by commas.")
+@click.option("--as-of-step", type=int, help="Read the exchange as it was after this step.")
 def lookup(
     root: str,
     storage: dict[str, Any],
@@ -26,9 +27,9 @@ def lookup(
     columns: str | None,
     as_of_step: int | None,
 ) -> int:
-    """Show the rows of one KEY (several values where there are several key columns).
+    """Show the rows of one KEY: one value for each key column.
 
-    Only the partition that can hold the key is opened. Exit code 1: there is no such row.
+    Only the partition that can hold the key is opened. Exit code 1: no row has this key.
     """
     table = Exchange(root, storage).lookup(key, columns=columns, as_of_step=as_of_step)
     output.table(table.schema.names, [tuple(row.values()) for row in readable_rows(table)])
@@ -37,14 +38,39 @@ def lookup(
 
 @click.command()
 @verb
-@click.option("--query", type=int, required=True)
-@click.option("--stage", type=int, default=0, show_default=True)
-@click.option("--map-task", type=int, required=True)
-@click.option("--attempt", type=int, default=0, show_default=True, help="0 is the latest.")
-@click.option("--reduce", type=int, required=True)
-@click.option("--start-offset", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--max-bytes", type=click.IntRange(min=0), default=0, help="0: to the end.")
-@click.option("--output", "-o", "target", type=click.File("wb"), default="-", help="A file.")
+@click.option("--query", type=int, required=True, help="The number of the query.")
+@click.option("--stage", type=int, default=0, show_default=True, help="The stage of the query.")
+@click.option("--map-task", type=int, required=True, help="The map task that wrote the part.")
+@click.option(
+    "--attempt",
+    type=int,
+    default=0,
+    show_default=True,
+    help="The attempt of the map task; 0 means the latest.",
+)
+@click.option("--reduce", type=int, required=True, help="The partition of the part.")
+@click.option(
+    "--start-offset",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Skip this many bytes of the part.",
+)
+@click.option(
+    "--max-bytes",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Write at most this many bytes; 0 means all.",
+)
+@click.option(
+    "--output",
+    "-o",
+    "target",
+    type=click.File("wb"),
+    default="-",
+    help="Write to this file.  [default: stdout]",
+)
 def fetch(
     root: str,
     storage: dict[str, Any],
@@ -55,21 +81,23 @@ def fetch(
     reduce: int,
     **place: int,
 ) -> int:
-    """Write the raw bytes of one part, as FFQ's FetchShufflePartition gives them."""
+    """Write the raw bytes of one part, as FFQ's FetchShufflePartition returns them."""
     if target.name == "<stdout>" and sys.stdout.isatty():
-        raise click.UsageError("the bytes of a part are not for a terminal: give --output FILE")
+        raise click.UsageError(
+            "refusing to write the bytes of a part to a terminal: give --output FILE"
+        )
     target.write(Exchange(root, storage).fetch(query, map_task, reduce, **place))
     return 0
 
 
 @click.command()
 @verb
-@click.option("--steps", help="These steps alone: 17, 10..17, latest, all.")
+@click.option("--steps", help="Verify only these steps: 17, 10..17, latest or all.")
 def verify(root: str, storage: dict[str, Any], output: Output, steps: str | None) -> int:
-    """Read everything in full and list all damage. Exit code 1: there is some."""
+    """Read the current snapshot in full and list all damage. Exit code 1: damage was found."""
     with output.progress("verifying") as progress:
         report = Exchange(root, storage).verify(steps=steps, progress=progress)
-    findings = [(f.code, f.path, f.message) for f in report.findings]
+    findings = [astuple(finding) for finding in report.findings]
     if output.json:
         names = ("code", "path", "message")
         counts = {name: getattr(report, name) for name in ("steps", "parts", "rows", "bytes")}
@@ -79,8 +107,10 @@ def verify(root: str, storage: dict[str, Any], output: Output, steps: str | None
         if findings:
             output.table(["code", "file", "finding"], findings)
         size = human_bytes(report.bytes)
-        seen = f"{report.parts} parts, {report.rows} rows, {size} in {report.steps} steps"
-        output.line(f"{seen}: {f'{len(findings)} findings' if findings else 'all as committed'}")
+        verified = f"{report.parts} parts, {report.rows} rows, {size} in {report.steps} steps"
+        output.line(
+            f"{verified}: {f'{len(findings)} findings' if findings else 'all as committed'}"
+        )
     return 0 if report.ok else FINDING
 
 

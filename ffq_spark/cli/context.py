@@ -1,4 +1,4 @@
-"""What the verbs have in common: the root, the storage, the output, and how errors end."""
+"""The arguments, output and exit codes that all verbs share."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _EXIT_CODES = {
 
 
 def ending(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command `--json`, and turn its errors and findings into exit codes."""
+    """Add `--json` to a command and turn its errors and findings into exit codes."""
 
-    @click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
     @functools.wraps(function)
     def run(as_json: bool, **arguments: Any) -> None:
         try:
             code = function(output=Output(json=as_json), **arguments)
         except FfqError as error:
-            _complain(error, as_json)
+            _print_error(error, as_json)
             code = _EXIT_CODES[error.error_class]
         sys.exit(code or OK)
 
@@ -42,34 +42,39 @@ def ending(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def verb(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a verb ROOT, `--storage` and `--json`, and turn errors into exit codes."""
+    """Add ROOT, `--storage` and `--json` to a verb and turn its errors into exit codes."""
 
     @click.argument("root")
     @click.option(
         "--storage",
         multiple=True,
         metavar="NAME=VALUE",
-        help="An option of the storage client, such as endpoint_url=http://127.0.0.1:9000.",
+        help="Set an option of the storage client, such as endpoint_url=http://127.0.0.1:9000.",
     )
     @ending
     @functools.wraps(function)
     def run(storage: tuple[str, ...], **arguments: Any) -> Any:
-        found = storage_options({STORAGE_PREFIX + k: v for k, v in pairs("--storage", storage)})
-        return function(storage=found, **arguments)
+        named = {STORAGE_PREFIX + name: value for name, value in pairs("--storage", storage)}
+        return function(storage=storage_options(named), **arguments)
 
     return run
 
 
-def pairs(option: str, given: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """The names and values of an option that is given as NAME=VALUE."""
-    for pair in given:
+def pairs(option: str, values: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Split the values of a repeated option NAME=VALUE into names and values.
+
+    >>> list(pairs("--conf", ("spark.master=local[2]",)))
+    [('spark.master', 'local[2]')]
+    """
+    for pair in values:
         name, equals, value = pair.partition("=")
         if not equals:
-            raise click.BadParameter("give NAME=VALUE", param_hint=option)
+            # The text is not repeated: it may be a secret.
+            raise click.BadParameter("expected NAME=VALUE", param_hint=option)
         yield name, value
 
 
-def _complain(error: FfqError, as_json: bool) -> None:
+def _print_error(error: FfqError, as_json: bool) -> None:
     if as_json:
         described = {"error": error.code, "class": error.error_class.value, "message": str(error)}
         click.echo(json.dumps(described), err=True)

@@ -1,4 +1,4 @@
-"""The verb doctor: what a Spark session, planned or running, lacks, and what that costs."""
+"""The verb doctor: findings about the settings of a planned or running Spark session."""
 
 from __future__ import annotations
 
@@ -17,44 +17,62 @@ from ffq_spark.health.rest import running
 
 
 @click.command()
-@click.option("--conf", "given", multiple=True, metavar="NAME=VALUE", help="As for spark-submit.")
+@click.option(
+    "--conf",
+    "given_settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set a Spark setting, as for spark-submit.",
+)
 @click.option(
     "--properties-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="As for spark-submit; without it the spark-defaults.conf of SPARK_CONF_DIR is read.",
+    help="Read settings from this file, as for spark-submit; by default from the "
+    "spark-defaults.conf in SPARK_CONF_DIR.",
 )
-@click.option("--url", help="A running application's UI, such as http://127.0.0.1:4040.")
-@click.option("--app", default="", help="The application's id, where the address has several.")
-@click.option("--root", default="", help="Where exchanges will lie: is its client installed?")
+@click.option(
+    "--url", help="Check the running application with this UI, such as http://127.0.0.1:4040."
+)
+@click.option(
+    "--app", default="", help="Check the application with this id; needed if the UI lists several."
+)
+@click.option(
+    "--root",
+    default="",
+    help="Check that the storage client for exchanges at this path is installed.",
+)
 @ending
 def doctor(
     output: Output,
-    given: tuple[str, ...],
+    given_settings: tuple[str, ...],
     properties_file: Path | None,
     url: str | None,
     app: str,
     root: str,
 ) -> int:
-    """Say which settings a Spark session lacks, and what each of them costs.
+    """List the settings that a Spark session should change, what each costs, and the remedy.
 
-    The session is the one that spark-submit would start here with these flags, or, with --url, one
-    that runs. Exit code 1: there is something to mend.
+    The session is the one that spark-submit would start here with these flags or, with --url, a
+    running one. Exit code 1: there are findings.
     """
-    if url and (given or properties_file or root):
-        raise click.UsageError("--url looks at a session that runs: leave the other flags out")
+    if url and (given_settings or properties_file or root):
+        raise click.UsageError(
+            "--url checks a running session: leave out --conf, --properties-file and --root"
+        )
     if url:
         findings = list(check(running(url, app)))
     else:
-        facts = planned(dict(pairs("--conf", given)), properties_file)
+        facts = planned(dict(pairs("--conf", given_settings)), properties_file)
         findings = list(check_planned(facts, root))
     return report(output, findings)
 
 
 def report(output: Output, findings: Iterable[Finding]) -> int:
+    """Print findings as a table and return the exit code."""
     rows = [astuple(finding) for finding in findings]
     if rows or output.json:
         output.table([field.name for field in fields(Finding)], rows)
-    output.line(f"{len(rows)} findings" if rows else "nothing to mend")
+    output.line(f"{len(rows)} findings" if rows else "no findings")
     return FINDING if rows else OK
 
 

@@ -1,4 +1,4 @@
-"""Verbs about streams and what they still need: consumers, forget, hold, release, pause, resume."""
+"""Verbs about streams and holds: consumers, forget, hold, release, pause, resume."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ def _when(output: Output, at_ms: int) -> int | str:
 @click.command()
 @verb
 def consumers(root: str, storage: dict[str, Any], output: Output) -> None:
-    """List the streams that read under a name, and the holds: retention keeps what they need."""
+    """List the consumers (streams that read under a name) and the holds.
+
+    Retention keeps the steps that they need.
+    """
     exchange = Exchange(root, storage)
     rows = [("consumer", c.consumer, c.step, _when(output, c.at_ms)) for c in exchange.consumers()]
     rows += [("hold", h.name, h.step, _when(output, h.at_ms)) for h in exchange.holds()]
@@ -29,7 +32,7 @@ def consumers(root: str, storage: dict[str, Any], output: Output) -> None:
 @verb
 @click.argument("name")
 def forget(root: str, storage: dict[str, Any], output: Output, name: str) -> None:
-    """Let retention pass a consumer that will not come back."""
+    """Delete the record of the consumer NAME, so that retention no longer waits for it."""
     Exchange(root, storage).forget(name)
     output.record({"forgotten": name})
 
@@ -39,7 +42,7 @@ def forget(root: str, storage: dict[str, Any], output: Output, name: str) -> Non
 @click.argument("step", type=int)
 @click.argument("name")
 def hold(root: str, storage: dict[str, Any], output: Output, step: int, name: str) -> None:
-    """Keep a step readable under a name, with all that are visible with it."""
+    """Keep STEP readable, with all steps visible together with it, until NAME is released."""
     record = Exchange(root, storage).hold(step, name)
     output.record({"hold": record.name, "step": record.step})
 
@@ -48,23 +51,27 @@ def hold(root: str, storage: dict[str, Any], output: Output, step: int, name: st
 @verb
 @click.argument("name")
 def release(root: str, storage: dict[str, Any], output: Output, name: str) -> None:
-    """End a hold."""
+    """Release the hold NAME, so that retention may delete its steps."""
     Exchange(root, storage).release(name)
     output.record({"released": name})
 
 
 @click.command()
 @verb
-@click.option("--at", type=int, help="A step that may have yet to come.")
+@click.option(
+    "--at",
+    type=int,
+    help="Pause at this step, which may lie in the future.  [default: the newest step]",
+)
 def pause(root: str, storage: dict[str, Any], output: Output, at: int | None) -> None:
-    """Let all streams that read this exchange come to rest at one step."""
+    """Make all streams that read this exchange stop after the same step."""
     output.record({"paused_at": Exchange(root, storage).pause(at)})
 
 
 @click.command()
 @verb
 def resume(root: str, storage: dict[str, Any], output: Output) -> None:
-    """End a pause."""
+    """Let paused streams read on."""
     Exchange(root, storage).resume()
     output.record({"paused_at": None})
 

@@ -1,4 +1,4 @@
-"""Verbs that tell what there is: ls, show, steps, parts, attempts."""
+"""Verbs that describe exchanges: ls, show, steps, parts, attempts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from ffq_spark.exchange.exchange import Exchange
 @click.command()
 @verb
 def ls(root: str, storage: dict[str, Any], output: Output) -> int:
-    """List the exchange at ROOT, or those directly below it."""
+    """List the exchange at ROOT, or the exchanges directly below it.
+
+    Exit code 1: an exchange cannot be read; its error is in the table.
+    """
     rows: list[tuple[Any, ...]] = []
     broken = False
     for exchange in find_exchanges(root, storage):
@@ -34,7 +37,7 @@ def ls(root: str, storage: dict[str, Any], output: Output) -> int:
 @click.command()
 @verb
 def show(root: str, storage: dict[str, Any], output: Output) -> None:
-    """Show what an exchange is and what its current snapshot holds."""
+    """Show the keys, partitions and columns of an exchange, and the size of its snapshot."""
     info = Exchange(root, storage).info()
     output.record(
         {
@@ -56,7 +59,7 @@ def show(root: str, storage: dict[str, Any], output: Output) -> None:
 @click.command()
 @verb
 def steps(root: str, storage: dict[str, Any], output: Output) -> None:
-    """List the log: every committed write, replaced ones included."""
+    """List the step log: every committed write, including replaced ones."""
     rows = []
     for record in Exchange(root, storage).steps():
         body = record.body
@@ -70,12 +73,12 @@ def steps(root: str, storage: dict[str, Any], output: Output) -> None:
 
 @click.command()
 @verb
-@click.option("--steps", help="These steps alone: 17, 10..17, latest, all.")
-@click.option("--partitions", help="These partitions alone: 3, 0-7,12.")
+@click.option("--steps", help="List only these steps: 17, 10..17, latest or all.")
+@click.option("--partitions", help="List only these partitions: 3 or 0-7,12.")
 def parts(
     root: str, storage: dict[str, Any], output: Output, steps: str | None, partitions: str | None
 ) -> None:
-    """List the parts that a read would open."""
+    """List the parts that a read of these steps and partitions opens."""
     table = Exchange(root, storage).parts(steps=steps, partitions=partitions)
     names = ["step", "reduce", "map_task", "attempt", "rows", "batches", "bytes", "file"]
     columns = [table[name].to_pylist() for name in names]
@@ -84,9 +87,9 @@ def parts(
 
 @click.command()
 @verb
-@click.option("--query", type=int, help="One query's attempts alone.")
+@click.option("--query", type=int, help="List only the attempts of this query.")
 def attempts(root: str, storage: dict[str, Any], output: Output, query: int | None) -> None:
-    """List every attempt: what storage holds, and what Spark's scheduler saw of it."""
+    """List all map attempts, with their state on storage and in Spark's scheduler."""
     names = ["query", "stage", "map_task", "attempt", "state", "complete", "rows", "bytes"]
     seen = ["executor", "host", "speculative", "launch_ms", "finish_ms", "reason"]
     rows = []

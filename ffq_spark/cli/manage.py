@@ -10,11 +10,12 @@ import click
 
 from ffq_spark.cli.context import FINDING, verb
 from ffq_spark.cli.output import Output, human_bytes, human_time
+from ffq_spark.exchange.attempts.resolution import RULES
 from ffq_spark.exchange.exchange import Exchange
-from ffq_spark.exchange.maintenance.gc import DEFAULT_TTL_SECONDS, RULES
+from ffq_spark.exchange.maintenance.gc import DEFAULT_TTL_SECONDS
 from ffq_spark.exchange.maintenance.versions import Version
 
-# A terminal takes longer to show a number than a directory to go.
+# Updating a terminal takes longer than deleting a directory.
 _SHOWN_EVERY = 100
 
 
@@ -22,14 +23,18 @@ _SHOWN_EVERY = 100
 @verb
 @click.argument("query", type=int, required=False)
 def status(root: str, storage: dict[str, Any], output: Output, query: int | None) -> None:
-    """Show where every query stands, or one: QUEUED, RUNNING, SUCCEEDED, FAILED, CANCELED."""
+    """Show the state of all queries, or of QUERY.
+
+    The states are QUEUED, RUNNING, SUCCEEDED, FAILED and CANCELED.
+    """
     rows = []
-    for found in Exchange(root, storage).status(query):
-        times: list[Any] = [found.started_at_ms, found.ended_at_ms]
+    for query_status in Exchange(root, storage).status(query):
+        times: list[Any] = [query_status.started_at_ms, query_status.ended_at_ms]
         if not output.json:
             times = [human_time(t) if t is not None else None for t in times]
-        tasks = (found.tasks_done, found.tasks_total)
-        rows.append((found.query, found.state.name, *times, *tasks, found.message, found.initiator))
+        tasks = (query_status.tasks_done, query_status.tasks_total)
+        texts = (query_status.message, query_status.initiator)
+        rows.append((query_status.query, query_status.state.name, *times, *tasks, *texts))
     names = ["query", "state", "started", "ended", "tasks_done", "tasks_total", "message"]
     output.table([*names, "initiator"], rows)
 
@@ -37,27 +42,52 @@ def status(root: str, storage: dict[str, Any], output: Output, query: int | None
 @click.command()
 @verb
 def check(root: str, storage: dict[str, Any], output: Output) -> None:
-    """List the queries that are no longer active: by their outcome, or because a lease is gone."""
+    """List the queries that are no longer active: they have an outcome, or their lease lapsed."""
     output.table(["query", "why"], list(Exchange(root, storage).check().items()))
 
 
 @click.command()
 @verb
 @click.argument("query", type=int)
-@click.option("--message", "-m", default="canceled from the command line", show_default=True)
+@click.option(
+    "--message",
+    "-m",
+    default="canceled from the command line",
+    show_default=True,
+    help="Store this reason with the request.",
+)
 def cancel(root: str, storage: dict[str, Any], output: Output, query: int, message: str) -> None:
-    """Ask for a query's end. Its own application ends it, within seconds."""
+    """Request that QUERY be canceled; its Spark application does so within seconds."""
     record = Exchange(root, storage).cancel(query, message)
     output.record({"query": record.query, "asked_by": record.who, "message": record.message})
 
 
 @click.command()
 @verb
-@click.option("--ttl", type=float, default=DEFAULT_TTL_SECONDS, show_default=True, help="Seconds.")
-@click.option("--retention", type=float, help="Seconds after which replaced versions expire.")
-@click.option("--rule", type=click.Choice(RULES), default="registered", show_default=True)
-@click.option("--dry-run", is_flag=True, help="Only tell what would go.")
-@click.option("--list", "listed", is_flag=True, help="Name every attempt directory as it goes.")
+@click.option(
+    "--ttl",
+    type=float,
+    default=DEFAULT_TTL_SECONDS,
+    show_default=True,
+    help="Keep stale data for this many seconds.",
+)
+@click.option(
+    "--retention",
+    type=float,
+    help="Expire versions this many seconds after they were replaced; the newest two are kept.  "
+    "[default: never]",
+)
+@click.option(
+    "--rule",
+    type=click.Choice(RULES),
+    default="registered",
+    show_default=True,
+    help="Choose stale attempts by the records, or as FFQ does in a root without records.",
+)
+@click.option("--dry-run", is_flag=True, help="Delete nothing; report what would be deleted.")
+@click.option(
+    "--list", "listed", is_flag=True, help="Print every attempt directory once it is deleted."
+)
 def gc(
     root: str,
     storage: dict[str, Any],
@@ -68,18 +98,19 @@ def gc(
     dry_run: bool,
     listed: bool,
 ) -> int:
-    """Remove what no reader can need. Exit code 1: something could not be read and was left.
+    """Delete the data that no reader can need.
 
-    With --json --list every line is an object; the last one is the report.
+    Exit code 1: some data was kept because a record or an index of it could not be read. With
+    --json --list every line is one JSON object; the last one is the report.
     """
     exchange = Exchange(root, storage)
     with output.counter("attempt directories") as progress:
-        gone = itertools.count(1)
+        deleted = itertools.count(1)
 
         def on_removed(directory: str) -> None:
             if listed:
                 output.item({"attempt": directory})
-            if (number := next(gone)) % _SHOWN_EVERY == 0:
+            if (number := next(deleted)) % _SHOWN_EVERY == 0:
                 progress(number)
 
         report = exchange.gc(
@@ -88,36 +119,36 @@ def gc(
     if output.json:
         (output.item if listed else output.record)(vars(report))
     else:
-        verb = "would remove" if dry_run else "removed"
+        action = "would delete" if dry_run else "deleted"
         size = human_bytes(report.bytes)
-        output.line(f"{verb} {report.files} files, {size}, in {report.attempts} attempts")
+        output.line(f"{action} {report.files} files, {size}, in {report.attempts} attempts")
         output.line(
             f"fenced {len(report.fenced)} lost queries, expired {len(report.expired)} steps"
         )
         for problem in report.problems:
-            output.line(f"left alone: {problem}")
+            output.line(f"kept: {problem}")
         if report.more_problems:
-            output.line(f"left alone: {report.more_problems} more")
+            output.line(f"kept because of {report.more_problems} more problems")
     return FINDING if report.problems else 0
 
 
 @click.command()
 @verb
 def versions(root: str, storage: dict[str, Any], output: Output) -> None:
-    """List the versions: from one overwrite to the next, what each shows, and if it has expired."""
-    found = [vars(version) for version in Exchange(root, storage).versions()]
+    """List the versions: the steps from one overwrite to the next, their size and expiry."""
+    listed = [vars(version) for version in Exchange(root, storage).versions()]
     if not output.json:
-        for version in found:
+        for version in listed:
             version["bytes"] = human_bytes(version["bytes"])
             version["committed_at_ms"] = human_time(version["committed_at_ms"])
-    output.table([field.name for field in fields(Version)], [list(v.values()) for v in found])
+    output.table([field.name for field in fields(Version)], [list(v.values()) for v in listed])
 
 
 @click.command()
 @verb
 @click.argument("step", type=int)
 def rollback(root: str, storage: dict[str, Any], output: Output, step: int) -> None:
-    """Make the snapshot as of a step the current one again, by a new step."""
+    """Commit a new step that makes the snapshot as of STEP current again."""
     record = Exchange(root, storage).rollback(step)
     output.record({"step": record.step, "restores": record.body.restores})
 

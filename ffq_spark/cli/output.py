@@ -1,4 +1,4 @@
-"""What a command shows: tables for people, JSON for machines. Progress goes to stderr."""
+"""The output of a command: tables or JSON on stdout, progress on stderr."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WIDE = 400
 
 
 class Output:
-    """One of the two: `json` decides."""
+    """The output of one command, as tables and sentences or, if `json` is set, as JSON."""
 
     def __init__(self, *, json: bool) -> None:
         self.json = json
@@ -26,7 +26,7 @@ class Output:
         self._console = Console(width=None if terminal else _WIDE, highlight=False)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Rows under column names; in JSON a list of objects."""
+        """Print rows under column names; in JSON a list of objects."""
         if self.json:
             self._print([dict(zip(columns, row, strict=True)) for row in rows])
             return
@@ -36,7 +36,7 @@ class Output:
         self._console.print(table)
 
     def record(self, values: dict[str, Any]) -> None:
-        """Named values; in JSON one object."""
+        """Print named values; in JSON one object."""
         if self.json:
             self._print(values)
             return
@@ -48,12 +48,12 @@ class Output:
         self._console.print(table)
 
     def line(self, text: str) -> None:
-        """A sentence for people; machines are spared it."""
+        """Print a sentence; in JSON nothing."""
         if not self.json:
             self._console.print(text, markup=False)
 
     def item(self, values: dict[str, Any]) -> None:
-        """One of many, at once: the values in a line; in JSON one object a line."""
+        """Print one of many values at once, on a line of its own; in JSON one object per line."""
         if self.json:
             print(json.dumps(values, default=str))
         else:
@@ -64,7 +64,7 @@ class Output:
 
     @contextmanager
     def progress(self, title: str) -> Iterator[Callable[[int, int], None]]:
-        """A bar on stderr while something long runs, if anybody is there to see it."""
+        """Show a progress bar on stderr while the block runs, if stderr is a terminal."""
         console = Console(stderr=True)
         with Progress(console=console, disable=self.json or not console.is_terminal) as bar:
             task = bar.add_task(title, total=None)
@@ -72,7 +72,7 @@ class Output:
 
     @contextmanager
     def counter(self, title: str) -> Iterator[Callable[[int], None]]:
-        """The same where nobody knows how much is to come: how much has been."""
+        """Show a running count on stderr while the block runs, if stderr is a terminal."""
         console = Console(stderr=True)
         text = TextColumn(f"{{task.completed:.0f}} {title}")
         columns = SpinnerColumn(), text, TimeElapsedColumn()
@@ -83,7 +83,7 @@ class Output:
 
 
 def _cell(value: Any) -> Text:
-    """A value as plain text: brackets in it are no markup."""
+    """Format a value as plain text; rich would read brackets in a string as markup."""
     if value is None:
         return Text("-")
     if isinstance(value, (list, tuple)):
@@ -92,7 +92,7 @@ def _cell(value: Any) -> Text:
 
 
 def human_bytes(count: int) -> str:
-    """A size that a person can read.
+    """Format a number of bytes with a binary unit.
 
     >>> human_bytes(5_242_880)
     '5.0 MiB'
@@ -106,7 +106,7 @@ def human_bytes(count: int) -> str:
 
 
 def human_time(milliseconds: int) -> str:
-    """A moment in UTC.
+    """Format a time in UTC.
 
     >>> human_time(0)
     '1970-01-01 00:00:00Z'

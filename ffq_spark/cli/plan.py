@@ -1,4 +1,4 @@
-"""The verb plan: requests, bytes and dollars of a write and a read before they run."""
+"""The verb plan: an estimate of the requests, bytes and dollars of a write and a read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ffq_spark.options import ReadOptions, size
 
 
 def as_size(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
-    """Bytes, with an optional unit."""
+    """Parse a number of bytes with an optional unit."""
     try:
         return None if value is None else size(value)
     except ValueError as error:
@@ -22,29 +22,48 @@ def as_size(context: click.Context, option: click.Parameter, value: str | None) 
 
 
 def price(
-    flag: str, default: float, what: str
+    flag: str, default: float, help: str
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """An option for one of the prices."""
+    """Declare an option for one of the prices."""
     return click.option(
-        flag, type=click.FloatRange(min=0), default=default, show_default=True, help=what
+        flag, type=click.FloatRange(min=0), default=default, show_default=True, help=help
     )
 
 
 @click.command()
-@click.option("--maps", type=click.IntRange(min=1), required=True, help="Map tasks of the write.")
-@click.option("--partitions", type=click.IntRange(min=1), required=True)
-@click.option("--bytes", "total", callback=as_size, required=True, help="Of all parts: 500g, 1t.")
-@click.option("--layout", type=click.Choice(LAYOUTS), help="Without it both are compared.")
-@click.option("--tasks", type=click.IntRange(min=1), help="Read tasks of equal size.")
+@click.option(
+    "--maps",
+    type=click.IntRange(min=1),
+    required=True,
+    help="The number of map tasks of the write.",
+)
+@click.option(
+    "--partitions", type=click.IntRange(min=1), required=True, help="The number of partitions."
+)
+@click.option(
+    "--bytes",
+    "total",
+    callback=as_size,
+    required=True,
+    help="The size of all parts together, such as 500g or 1t.",
+)
+@click.option(
+    "--layout",
+    type=click.Choice(LAYOUTS),
+    help="Estimate only this layout.  [default: compare both]",
+)
+@click.option(
+    "--tasks", type=click.IntRange(min=1), help="The number of read tasks, all of equal size."
+)
 @click.option(
     "--target-partition-bytes",
     "target",
     callback=as_size,
-    help="The read option of that name; 128MiB by default.",
+    help="The read option targetPartitionBytes.  [default: 128MiB]",
 )
-@price("--put-price", Prices.put, "Dollars for 1,000 PUT, POST or LIST.")
-@price("--get-price", Prices.get, "Dollars for 1,000 GET.")
-@price("--storage-price", Prices.storage, "Dollars for a GB a month.")
+@price("--put-price", Prices.put, "Dollars per 1,000 PUT, POST or LIST requests.")
+@price("--get-price", Prices.get, "Dollars per 1,000 GET requests.")
+@price("--storage-price", Prices.storage, "Dollars per GB and month.")
 @ending
 def plan(
     output: Output,
@@ -58,10 +77,10 @@ def plan(
     get_price: float,
     storage_price: float,
 ) -> None:
-    """Estimate one write and one full read of it on an object store.
+    """Estimate the cost of one write and one full read of it on an object store.
 
-    Prices are list prices of S3 Standard in us-east-1 unless you give your own: no discounts, no
-    transfer, no other charges.
+    The default prices are list prices of S3 Standard in us-east-1, without discounts, transfer or
+    other charges.
     """
     if tasks and target:
         raise click.UsageError("give --tasks or --target-partition-bytes, not both")
@@ -69,41 +88,43 @@ def plan(
     chosen = [layout] if layout else LAYOUTS
     wanted = target or ReadOptions.target_partition_bytes
     shapes = [Shape(maps, partitions, total, name, tasks or 0, wanted) for name in chosen]
-    found = [describe(estimate(shape), prices) for shape in shapes]
+    estimates = [describe(estimate(shape), prices) for shape in shapes]
     if output.json:
-        output.record({"prices": vars(prices), "layouts": found})
+        output.record({"prices": vars(prices), "layouts": estimates})
         return
-    names = [name for name in found[0] if name != "layout"]
-    rows = [(name.replace("_", " "), *(_cell(name, one[name]) for one in found)) for name in names]
-    output.table(["", *(one["layout"] for one in found)], rows)
-    if len(found) > 1:
-        output.line(_comparison(found))
+    names = [name for name in estimates[0] if name != "layout"]
+    rows = [
+        (name.replace("_", " "), *(_cell(name, one[name]) for one in estimates)) for name in names
+    ]
+    output.table(["", *(one["layout"] for one in estimates)], rows)
+    if len(estimates) > 1:
+        output.line(_comparison(estimates))
     output.line(f"At ${put_price} per 1,000 PUT and LIST, ${get_price} per 1,000 GET,")
-    output.line(f"${storage_price} per GB and month: list prices, unless you gave others.")
+    output.line(f"${storage_price} per GB and month: list prices, unless other prices were given.")
 
 
-def describe(found: Estimate, prices: Prices) -> dict[str, Any]:
-    """All that is known of one layout, by name; names end with their unit."""
+def describe(costs: Estimate, prices: Prices) -> dict[str, Any]:
+    """Return the figures of one layout's estimate by name; names end with their unit."""
     return {
-        "layout": found.shape.layout,
-        "objects": found.objects,
-        "parts": found.shape.parts,
-        "part_bytes": found.shape.part_bytes,
-        "read_tasks": found.read_tasks,
-        "target_partition_bytes": found.shape.task_bytes,
-        **_requests("write", found.write, prices),
-        **_requests("read", found.read, prices),
-        "total_dollars": found.write.dollars(prices) + found.read.dollars(prices),
-        "index_bytes": found.index_bytes,
-        "manifest_bytes": found.manifest_bytes,
-        "stored_bytes": found.stored_bytes,
-        "stored_dollars_a_month": found.monthly_dollars(prices),
+        "layout": costs.shape.layout,
+        "objects": costs.objects,
+        "parts": costs.shape.parts,
+        "part_bytes": costs.shape.part_bytes,
+        "read_tasks": costs.read_tasks,
+        "target_partition_bytes": costs.shape.task_bytes,
+        **_requests("write", costs.write, prices),
+        **_requests("read", costs.read, prices),
+        "total_dollars": costs.write.dollars(prices) + costs.read.dollars(prices),
+        "index_bytes": costs.index_bytes,
+        "manifest_bytes": costs.manifest_bytes,
+        "stored_bytes": costs.stored_bytes,
+        "stored_dollars_a_month": costs.monthly_dollars(prices),
     }
 
 
-def _requests(verb: str, found: Requests, prices: Prices) -> dict[str, Any]:
-    counts = {f"{verb}_{kind}_requests": count for kind, count in vars(found).items()}
-    return {**counts, f"{verb}_dollars": found.dollars(prices)}
+def _requests(verb: str, requests: Requests, prices: Prices) -> dict[str, Any]:
+    counts = {f"{verb}_{kind}_requests": count for kind, count in vars(requests).items()}
+    return {**counts, f"{verb}_dollars": requests.dollars(prices)}
 
 
 def _cell(name: str, value: Any) -> str:
@@ -112,8 +133,8 @@ def _cell(name: str, value: Any) -> str:
     return human_bytes(value) if name.endswith("bytes") else f"{value:,}"
 
 
-def _comparison(found: list[dict[str, Any]]) -> str:
-    cheap, dear = sorted(found, key=lambda one: float(one["total_dollars"]))
+def _comparison(estimates: list[dict[str, Any]]) -> str:
+    cheap, dear = sorted(estimates, key=lambda one: float(one["total_dollars"]))
     saved = [_cell("dollars", one["total_dollars"]) for one in (cheap, dear)]
     if cheap["total_dollars"] == dear["total_dollars"]:
         return f"Both cost the same: {saved[0]} for one write and one read."

@@ -1,4 +1,4 @@
-"""Verbs for setting Spark up: jar, conf."""
+"""Verbs that set Spark up: jar, conf."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ffq_spark.conf import flags, jar_path
 
 @click.command()
 def jar() -> None:
-    """Print the path of the plugin's jar, for spark.jars."""
+    """Print the path of the plugin's jar, as the value of spark.jars."""
     click.echo(jar_path())
 
 
@@ -22,9 +22,10 @@ def jar() -> None:
     type=click.Choice(["flags", "properties", "json"]),
     default="flags",
     show_default=True,
+    help="Print flags for spark-submit, a properties file, or JSON.",
 )
 def conf(style: str) -> None:
-    """Print the settings for spark-submit: the plugin, and what makes Python sources fast."""
+    """Print the Spark settings that load the plugin and make Python data sources fast."""
     if style == "json":
         click.echo(json.dumps(flags(), indent=2))
         return

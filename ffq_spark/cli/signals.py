@@ -1,9 +1,9 @@
-"""SIGTERM and Ctrl-C, acted on whichever thread the kernel gives them to.
+"""Handling of SIGTERM and Ctrl-C in a process with threads of gRPC.
 
-CPython runs a signal's handler in the main thread, once that thread runs Python again. A signal
-that a thread of gRPC takes does not interrupt the main thread's wait. So the interpreter's own
-C handler, which runs in any thread, writes to a socket that a thread of ours reads. No signal is
-blocked, so child processes inherit nothing.
+CPython runs a signal's handler in the main thread, once that thread runs Python again. If the
+kernel delivers a signal to a thread of gRPC, the main thread's wait is not interrupted. Therefore
+the interpreter's C handler, which runs in any thread, writes to a socket that a watching thread
+reads. No signal is blocked, because child processes would inherit that.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def stop_requested() -> threading.Event:
     for number in _STOPPING:
         signal.signal(number, lambda *_: None)
     signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
-    # The thread keeps the sender open.
+    # The thread holds the sender, which would be closed otherwise.
     threading.Thread(target=_watch, args=(receiver, sender, requested), daemon=True).start()
     return requested
 

@@ -1,1 +1,1 @@
-"""Whether a Spark session is set up well, and what it costs where it is not."""
+"""Checks of a Spark session's settings and of its machines, with the cost of each finding."""

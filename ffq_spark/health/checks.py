@@ -1,4 +1,4 @@
-"""Everything that can be said of a session from its facts alone."""
+"""All checks that need only the settings and versions of a session."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _CHECKS = (
 
 
 def check(facts: Facts) -> Iterator[Finding]:
-    """What should be otherwise, by the settings and versions alone.
+    """Yield the findings about a session's settings and versions.
 
     >>> settings = {"spark.plugins": "io.ffq.spark.FfqPlugin", "spark.python.worker.reuse": "false"}
     >>> [finding.setting for finding in check(Facts(settings)) if "worker" in finding.setting]
     ['spark.python.worker.reuse']
     """
-    for one in _CHECKS:
-        yield from one(facts)
+    for run_check in _CHECKS:
+        yield from run_check(facts)

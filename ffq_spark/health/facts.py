@@ -1,4 +1,4 @@
-"""What the checks look at, wherever it comes from, and what they find."""
+"""The facts about a session that checks read, and the findings that they make."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CONTAINERS = ("yarn", "k8s")
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that should be otherwise: what is, what is wanted, the cost, and the remedy."""
+    """A setting that should change: its present and wanted value, the cost, and the remedy."""
 
     setting: str
     now: str
@@ -27,7 +27,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Facts:
-    """A session as far as it is known; an empty version is one that nobody knows.
+    """The settings and versions of a planned or running session; an unknown version is empty.
 
     >>> Facts({"spark.master": "local[4]"}).cores
     4
@@ -39,33 +39,36 @@ class Facts:
     running: bool = False
 
     def get(self, name: str, default: str = "") -> str:
+        """Return a setting, or the default if it is not set."""
         return self.settings.get(name, default)
 
     @property
     def has_plugin(self) -> bool:
+        """Whether spark.plugins names the plugin."""
         return self.lists("spark.plugins")
 
     @property
     def plugin_works(self) -> bool:
-        """Whether the plugin does its work: it does none on a Spark that it was not built for."""
+        """Whether the plugin is set and built for this Spark; on another one it stays off."""
         return self.has_plugin and (not self.spark or self.spark.startswith(SPARK))
 
     def lists(self, name: str) -> bool:
-        """Whether our own class is among those of a setting."""
+        """Whether the classes that a setting lists include ours."""
         return BRIDGE[name] in (entry.strip() for entry in self.get(name).split(","))
 
     @property
     def master(self) -> str:
+        """The address of the cluster manager, spark.master."""
         return self.get("spark.master")
 
     @property
     def in_containers(self) -> bool:
-        """Whether executors are killed for the memory that they take beside their heap."""
+        """Whether executors run in containers, which are killed if they exceed their memory."""
         return self.master.startswith(_CONTAINERS)
 
     @property
     def cores(self) -> int:
-        """How many tasks run at once in one executor."""
+        """The number of tasks that one executor runs at the same time."""
         local = _LOCAL.match(self.master)
         if local:
             return (os.cpu_count() or 1) if local[1] == "*" else int(local[1])
@@ -74,10 +77,10 @@ class Facts:
 
     @property
     def buffer_bytes(self) -> int:
-        """What one write task may hold."""
+        """The memory that one write task may use for its buffer."""
         return WriteOptions.resolve({}, self.settings).max_buffer_bytes
 
     def bytes(self, name: str, default: str, unit: int = 1 << 20) -> int:
-        """A setting of Spark that is a size; a number without a unit has the setting's own."""
+        """Return a size setting in bytes; a number without a unit is in multiples of `unit`."""
         text = self.get(name, default).strip().lower()
         return int(text) * unit if text.isdigit() else size(text)

@@ -1,4 +1,4 @@
-"""Checks of what is installed: Java, Python packages, the storage's client, room on disk."""
+"""Checks of a machine: Java, Python packages, storage client, free disk space."""
 
 from __future__ import annotations
 
@@ -17,55 +17,57 @@ _PANDAS = 3
 
 
 def versions() -> dict[str, str]:
-    """The versions of the packages that matter, as far as they are installed here."""
-    found = {}
+    """Return the versions of pyspark, pyarrow and pandas; a missing package is left out."""
+    installed = {}
     for name in ("pyspark", "pyarrow", "pandas"):
         try:
-            found[name] = metadata.version(name)
+            installed[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
-def check_packages(found: dict[str, str]) -> Iterator[Finding]:
-    """Packages that are too old, too new or missing.
+def check_packages(installed: dict[str, str]) -> Iterator[Finding]:
+    """Find packages that are too old, too new or missing.
 
     >>> [finding.setting for finding in check_packages({"pyspark": "4.3.0", "pyarrow": "17.0"})]
     ['pyarrow']
     """
     for name, least in _NEEDED.items():
-        if _numbers(found.get(name, "")) < _numbers(least):
-            cost = "this product does not run without it"
-            now, remedy = found.get(name, "missing"), f"pip install '{name}>={least}'"
+        if _numbers(installed.get(name, "")) < _numbers(least):
+            cost = f"ffq_spark does not run without {name} {least}"
+            now, remedy = installed.get(name, "missing"), f"pip install '{name}>={least}'"
             yield Finding(name, now, f"{least} or newer", cost, remedy)
-    pandas = found.get("pandas", "")
+    pandas = installed.get("pandas", "")
     if _numbers(pandas) >= (_PANDAS,):
-        cost = "PySpark 4.3 does not support it and warns"
+        cost = f"PySpark 4.3 does not support pandas {_PANDAS} and prints warnings"
         yield Finding("pandas", pandas, f"below {_PANDAS}", cost, f"pip install 'pandas<{_PANDAS}'")
 
 
 def check_java(facts: Facts) -> Iterator[Finding]:
-    """Spark 4 does not start on an older Java."""
+    """Find a Java that is too old for Spark 4."""
     if facts.java and _numbers(facts.java) < (_JAVA,):
         remedy = f"install Java {_JAVA} or set JAVA_HOME"
         yield Finding("Java", facts.java, f"{_JAVA} or newer", "Spark does not start", remedy)
 
 
 def check_storage(root: str) -> Iterator[Finding]:
-    """Whether the client for a root's storage is there; nothing is read."""
+    """Find a missing storage client for a root; nothing is read."""
     try:
         Store(root)
     except BadOption as error:
         cost = f"no exchange at {root} can be opened: {error.message}"
-        yield Finding("storage", "missing", "the client", cost, "pip install 'ffq-spark[s3]'")
+        yield Finding(
+            "storage", "missing", "the storage client", cost, "pip install 'ffq-spark[s3]'"
+        )
 
 
 def check_room(facts: Facts, directory: str, free: int) -> Iterator[Finding]:
-    """A task that outgrows its buffer goes on through local disk: one buffer each must fit."""
+    """Find too little disk space: each task may spill at least one full buffer to local disk."""
     needed = facts.cores * facts.buffer_bytes
     if free < needed:
-        cost = "large write tasks fail when they spill: the disk is full"
-        remedy = "free room there, or let SPARK_LOCAL_DIRS (spark.local.dir) name a larger disk"
+        cost = "large write tasks fail when they spill, because the disk is full"
+        remedy = "free disk space, or set SPARK_LOCAL_DIRS (spark.local.dir) to a larger disk"
         wanted = f"at least {needed // MIB} MiB free"
         yield Finding(directory, f"{free // MIB} MiB free", wanted, cost, remedy)
 

@@ -1,4 +1,4 @@
-"""A session that has yet to start, from what spark-submit would be given on this machine."""
+"""The facts of the session that spark-submit would start on this machine."""
 
 from __future__ import annotations
 
@@ -16,21 +16,23 @@ from ffq_spark.health.facts import Facts, Finding
 from ffq_spark.health.installed import check_packages, check_room, check_storage, versions
 
 
-def planned(given: Mapping[str, str], file: Path | None = None) -> Facts:
-    """The facts of a planned session: flags win over the file, and one file replaces the default.
+def planned(given_settings: Mapping[str, str], file: Path | None = None) -> Facts:
+    """Collect the facts of a planned session; given settings override those of the file.
+
+    The file replaces the default one, `spark-defaults.conf` in SPARK_CONF_DIR.
 
     >>> planned({"spark.master": "local[1]"}).master
     'local[1]'
     """
     source = file or conf.defaults_file()
-    settings = {**(conf.read_properties(source) if source else {}), **given}
+    settings = {**(conf.read_properties(source) if source else {}), **given_settings}
     if "PYSPARK_UDS_MODE" in os.environ:
         settings.setdefault(conf.SOCKETS, os.environ["PYSPARK_UDS_MODE"])
     return Facts(settings, spark=versions().get("pyspark", ""), java=_java())
 
 
 def check_planned(facts: Facts, root: str = "") -> Iterator[Finding]:
-    """All that can be known before the session starts."""
+    """Yield all findings that can be made before the session starts."""
     yield from check(facts)
     yield from check_packages(versions())
     if not facts.java:
@@ -39,8 +41,8 @@ def check_planned(facts: Facts, root: str = "") -> Iterator[Finding]:
     if root:
         yield from check_storage(root)
     if facts.master.startswith("local"):
-        place = spill_directory()
-        yield from check_room(facts, place, shutil.disk_usage(place).free)
+        directory = spill_directory()
+        yield from check_room(facts, directory, shutil.disk_usage(directory).free)
 
 
 def _java() -> str:
@@ -49,5 +51,5 @@ def _java() -> str:
     if command is None:
         return ""
     done = subprocess.run([command, "-version"], capture_output=True, text=True, check=False)
-    found = re.search(r'version "([^"]+)"', done.stderr)
-    return found[1] if found else ""
+    version = re.search(r'version "([^"]+)"', done.stderr)
+    return version[1] if version else ""

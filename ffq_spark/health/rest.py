@@ -1,4 +1,4 @@
-"""A running application, as Spark's own REST service describes it."""
+"""The facts of a running application, read from Spark's REST service."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _SECONDS = 20
 
 
 def running(url: str, application: str = "") -> Facts:
-    """The facts of an application whose UI (or history server) is at an address.
+    """Read the facts of an application from the address of its UI or history server.
 
-    What a session has set for itself alone (`spark.conf.set`) is not among them.
+    Settings that a session changed with `spark.conf.set` are not included.
     """
     if "@" in url:
-        raise BadOption("the URL holds a login, which is not sent: leave it out", option="url")
+        raise BadOption("the URL contains a login, which is not sent: remove it", option="url")
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
-        raise BadOption(f"{url} is no address such as http://127.0.0.1:4040", option="url")
+        raise BadOption(f"{url} must be an address such as http://127.0.0.1:4040", option="url")
     base = f"{url.rstrip('/')}/api/v1"
     name = application or _the_only(base)
     environment = _get(f"{base}/applications/{urllib.parse.quote(name)}/environment")
@@ -35,13 +35,17 @@ def running(url: str, application: str = "") -> Facts:
             running=True,
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise NoAnswer(f"not what Spark tells: {error!r}", path=base) from error
+        raise NoAnswer(
+            f"the answer is not one of Spark's REST service: {error!r}", path=base
+        ) from error
 
 
 def _the_only(base: str) -> str:
-    names = [str(found["id"]) for found in _get(f"{base}/applications")]
+    names = [str(application["id"]) for application in _get(f"{base}/applications")]
     if len(names) != 1:
-        raise BadOption(f"there are {len(names)} applications; say which", option="app")
+        raise BadOption(
+            f"the address lists {len(names)} applications: choose one with --app", option="app"
+        )
     return names[0]
 
 

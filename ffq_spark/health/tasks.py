@@ -1,4 +1,4 @@
-"""Checks of how tasks run: their workers, their batches, their memory."""
+"""Checks of the settings for Python workers, Arrow batches and memory."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ MIB = 1 << 20
 _REUSE = "spark.python.worker.reuse"
 _BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _BYTES_DEFAULT = "64MB"
-# Exactly this value switches Spark's bound off.
+# Spark has no bound at exactly this value.
 _UNBOUNDED = 2147483647
 _ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _ROWS_DEFAULT = 10_000
 _FEW_ROWS, _MANY_ROWS = 1_000, 1_000_000
 _OVERHEAD = "spark.executor.memoryOverhead"
 _PYTHON_MEMORY = "spark.executor.pyspark.memory"
-# Python, Arrow, a batch and what is on its way to storage: what a worker takes beside its buffer.
+# The memory of a worker without its buffer: Python, Arrow, one batch and unfinished uploads.
 _WORKER_BYTES = 256 * MIB
 
 
 def check_workers(facts: Facts) -> Iterator[Finding]:
-    """A worker that ends with its task imports everything again for the next."""
+    """Find disabled reuse of Python workers: each task then imports all packages again."""
     if facts.get(_REUSE, "true").strip().lower() != "true":
-        cost = "each task starts a Python worker of its own and imports everything again"
+        cost = "each task starts its own Python worker and imports all packages again"
         yield Finding(_REUSE, facts.get(_REUSE), "true", cost, f"--conf {_REUSE}=true")
 
 
 def check_batches(facts: Facts) -> Iterator[Finding]:
-    """Find settings of Arrow batches that hurt; the plugin's writes bound their own batches."""
+    """Find harmful sizes of Arrow batches; writes through the plugin bound their own batches."""
     if facts.plugin_works:
         yield from _check_unbounded(facts)
     else:
@@ -46,9 +46,9 @@ def _check_unbounded(facts: Facts) -> Iterator[Finding]:
     if unbounded:
         cost = (
             "Python jobs of the session fail with OversizedAllocationException where a batch of "
-            "rows exceeds 2 GiB; exchanges gain nothing"
+            "rows exceeds 2 GiB; exchanges do not become faster"
         )
-        yield Finding(_BYTES, now, _BYTES_DEFAULT, cost, f"leave {_BYTES} out")
+        yield Finding(_BYTES, now, _BYTES_DEFAULT, cost, f"remove {_BYTES}")
 
 
 def _check_rows(facts: Facts) -> Iterator[Finding]:
@@ -58,9 +58,9 @@ def _check_rows(facts: Facts) -> Iterator[Finding]:
         return
     if rows <= 0 or rows >= _MANY_ROWS:
         held = "a whole partition" if rows <= 0 else f"{rows:,} rows"
-        cost = f"{held} in one batch, in the JVM and again in Python, whatever the rows' size"
+        cost = f"{held} in one batch, held in the JVM and in Python, even if rows are large"
     elif rows < _FEW_ROWS:
-        cost = f"{_ROWS_DEFAULT // rows} times as many batches, each with a fixed price"
+        cost = f"{_ROWS_DEFAULT // rows} times as many batches, each with a fixed overhead"
     else:
         return
     remedy = f"--conf {_ROWS}={_ROWS_DEFAULT}"
@@ -68,22 +68,22 @@ def _check_rows(facts: Facts) -> Iterator[Finding]:
 
 
 def check_memory(facts: Facts) -> Iterator[Finding]:
-    """Whether the tasks of an executor may all fill their buffers at once."""
+    """Find too little memory for all tasks of an executor to fill their buffers at once."""
     needed = facts.cores * (facts.buffer_bytes + _WORKER_BYTES)
     buffer, worker = facts.buffer_bytes // MIB, _WORKER_BYTES // MIB
-    tasks = f"{facts.cores} tasks with maxBufferBytes={buffer}MiB and {worker} MiB beside it each"
+    tasks = f"{facts.cores} tasks, each with maxBufferBytes={buffer}MiB and {worker} MiB more"
     wanted = f"{needed // MIB}m"
     if _PYTHON_MEMORY in facts.settings:
-        given, name = facts.bytes(_PYTHON_MEMORY, ""), _PYTHON_MEMORY
+        available, name = facts.bytes(_PYTHON_MEMORY, ""), _PYTHON_MEMORY
         cost = f"{tasks}: a write fails with MemoryError before it spills"
     elif facts.in_containers:
-        given, name = _overhead(facts), _OVERHEAD
-        cost = f"{tasks}: the container is killed for its memory"
+        available, name = _overhead(facts), _OVERHEAD
+        cost = f"{tasks}: the container is killed because it exceeds its memory"
     else:
         return
-    if given < needed:
+    if available < needed:
         remedy = f"--conf {name}={wanted}, or a smaller spark.ffq.maxBufferBytes"
-        yield Finding(name, f"{given // MIB}m", f"at least {wanted}", cost, remedy)
+        yield Finding(name, f"{available // MIB}m", f"at least {wanted}", cost, remedy)
 
 
 def _overhead(facts: Facts) -> int:

@@ -1,4 +1,4 @@
-"""Checks of the settings that this product sets: tuned ones, the plugin's, what hides secrets."""
+"""Checks of the settings that ffq_spark recommends: tuning, plugin, and redaction of secrets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FLAGS = "spark-submit $(ffq-spark conf), or ffq_spark.configure(builder)"
 
 
 def check_tuning(facts: Facts) -> Iterator[Finding]:
-    """Tuned settings that are missing or other, and sockets that cannot work."""
+    """Find tuned settings that are missing or different, and Unix sockets that cannot work."""
     trouble = conf.sockets_fail(facts.settings)
     for setting in TUNED:
         if setting.name == SOCKETS and trouble:
@@ -28,7 +28,7 @@ def check_tuning(facts: Facts) -> Iterator[Finding]:
 def _is_set(facts: Facts, setting: Setting) -> bool:
     value = facts.settings.get(setting.name)
     if value is None:
-        # The plugin of a session that has yet to start sets it, but never against the environment.
+        # The plugin sets a missing value when the session starts, unless the environment does.
         decided = setting.name == SOCKETS and "PYSPARK_UDS_MODE" in os.environ
         return facts.plugin_works and not facts.running and not decided
     return value.strip().lower() == setting.value
@@ -49,17 +49,17 @@ def _how(setting: Setting) -> str:
 
 
 def check_redaction(facts: Facts) -> Iterator[Finding]:
-    """Names that Spark must know for secrets; its own patterns miss `storage.key`."""
+    """Find redaction patterns that miss storage options; Spark's own miss `storage.key`."""
     for name, wanted in conf.REDACTION.items():
         now = facts.get(name)
-        # Spark's REST service hides a pattern that names secrets.
+        # Spark's REST service redacts the value of a pattern that contains "secret".
         if _HIDDEN not in now and not conf.redacts_storage(now):
-            cost = "the storage options of jobs, secrets among them, show in plans and event logs"
+            cost = "plans and event logs show the storage options of jobs, including secrets"
             yield Finding(name, now or "Spark's own", wanted, cost, _FLAGS)
 
 
 def check_plugin(facts: Facts) -> Iterator[Finding]:
-    """The plugin, its extension, its jar, and the Spark that it was built for."""
+    """Find a missing plugin, extension or jar, and a Spark that the plugin is not built for."""
     plugin, extension = PLUGIN
     if not facts.has_plugin:
         now = facts.get(plugin.name)
@@ -68,7 +68,7 @@ def check_plugin(facts: Facts) -> Iterator[Finding]:
         now = facts.get(extension.name)
         yield Finding(extension.name, now, extension.value, extension.cost, _FLAGS)
     if facts.has_plugin and not facts.plugin_works:
-        cost = f"the plugin stays off: {plugin.cost}; {extension.cost}"
+        cost = f"the plugin is off: {plugin.cost}; {extension.cost}"
         remedy = "use the Spark that the jar is built for"
         yield Finding("Spark", facts.spark, f"{conf.SPARK}x", cost, remedy)
     if facts.has_plugin and not facts.running:
@@ -77,19 +77,19 @@ def check_plugin(facts: Facts) -> Iterator[Finding]:
 
 def _jar(facts: Facts) -> Iterator[Finding]:
     listed = [*facts.get("spark.jars").split(","), *_class_path(facts)]
-    own = [name.strip() for name in listed if "ffq-spark" in os.path.basename(name)]
+    ours = [name.strip() for name in listed if "ffq-spark" in os.path.basename(name)]
     remedy = f"--conf {JAR.name}=$(ffq-spark jar)"
-    if not own and not facts.get("spark.jars.packages"):
+    if not ours and not facts.get("spark.jars.packages"):
         yield Finding(JAR.name, facts.get(JAR.name), conf.jar_path(), JAR.cost, remedy)
-    for name in own:
+    for name in ours:
         path = Path(name.removeprefix("file://").removeprefix("file:"))
         if "://" in name and not name.startswith("file:"):
             continue
         if not path.is_file():
-            cost = f"there is no such file: {JAR.cost}"
+            cost = f"the file does not exist: {JAR.cost}"
             yield Finding(JAR.name, name, conf.jar_path(), cost, remedy)
         elif path.read_bytes() != Path(conf.jar_path()).read_bytes():
-            cost = "the plugin is of another version than the Python package"
+            cost = "the plugin and the Python package have different versions"
             yield Finding(JAR.name, name, conf.jar_path(), cost, remedy)
 
 

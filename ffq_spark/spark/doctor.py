@@ -1,4 +1,4 @@
-"""`ffq_spark.doctor(spark)`: a running session looked at from inside, its workers included."""
+"""`ffq_spark.doctor(spark)`: checks of a running session and of its Python workers."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ _PROBES = 16
 
 
 def doctor(spark: Any, root: str = "") -> list[Finding]:
-    """What of a running session should be otherwise, and what it costs; runs one small job.
+    """List the settings that a running session should change, and what each costs.
 
-    With `root`, also whether the driver and the workers can open exchanges there. Nothing is read.
+    Runs one small job. With `root`, also check that the driver and the workers have the storage
+    client for exchanges at that path; nothing is read.
     """
     facts = Facts(session_conf(spark), spark=spark.version, java=_java(spark), running=True)
-    found = [*check(facts), *check_packages(versions())]
+    findings = [*check(facts), *check_packages(versions())]
     if root:
-        found += check_storage(root)
-    return found + list(_check_workers(spark, facts, root))
+        findings += check_storage(root)
+    return findings + list(_check_workers(spark, facts, root))
 
 
 def _java(spark: Any) -> str:
@@ -42,36 +43,35 @@ def _check_workers(spark: Any, facts: Facts, root: str) -> Iterator[Finding]:
     try:
         answers = _ask(spark, root)
     except Exception as error:
-        cost = f"no Python task runs: {_cause(error)}"
+        cost = f"Python tasks fail: {_cause(error)}"
         yield Finding("PYSPARK_PYTHON", "", sys.executable, cost, remedy)
         return
     for answer in answers:
-        where = f"{answer['python']} on {answer['host']}"
+        worker = f"{answer['python']} on {answer['host']}"
         if answer["error"]:
-            cost = f"no task of an exchange runs there: {answer['error']}"
-            yield Finding("PYSPARK_PYTHON", where, sys.executable, cost, remedy)
+            cost = f"tasks that read or write an exchange fail there: {answer['error']}"
+            yield Finding("PYSPARK_PYTHON", worker, sys.executable, cost, remedy)
         else:
             yield from check_room(facts, f"{answer['spill']} on {answer['host']}", answer["free"])
 
 
 def _cause(error: Exception) -> str:
-    """What Spark says of the task that failed, else the error's first line."""
+    """Return Spark's reason why a task was lost, or else the first line of the error."""
     text = str(error).strip() or type(error).__name__
     lost = re.search(r"Lost task .*?\): (.*)", text)
     return lost[1] if lost else text.splitlines()[0]
 
 
 def _ask(spark: Any, root: str) -> list[dict[str, Any]]:
-    """What workers say of themselves, once for each machine and interpreter."""
+    """Collect the answers of the workers, one for each machine and interpreter."""
     tasks = spark.range(0, _PROBES, 1, _PROBES)
     rows = tasks.select(udf(_probe(root), "string", useArrow=False)("id").alias("answer")).collect()
-    answers = {row.answer: None for row in rows}
-    found = [json.loads(answer) for answer in answers]
-    return list({(one["host"], one["python"], one["error"]): one for one in found}.values())
+    answers = [json.loads(text) for text in dict.fromkeys(row.answer for row in rows)]
+    return list({(a["host"], a["python"], a["error"]): a for a in answers}.values())
 
 
 def _probe(root: str) -> Callable[[int], str]:
-    """A function that travels by value: the workers may not have this package."""
+    """Make a function that is sent by value, because workers may lack this package."""
 
     def probe(_: int) -> str:
         import json
@@ -79,20 +79,20 @@ def _probe(root: str) -> Callable[[int], str]:
         import socket
         import sys
 
-        told: dict[str, Any] = {"host": socket.gethostname(), "python": sys.executable}
-        told |= {"error": "", "spill": "", "free": 0}
+        answer: dict[str, Any] = {"host": socket.gethostname(), "python": sys.executable}
+        answer |= {"error": "", "spill": "", "free": 0}
         try:
             import pyarrow  # noqa: F401
 
             from ffq_spark.exchange.compute.spill import spill_directory
             from ffq_spark.store import Store
 
-            told["spill"] = spill_directory()
-            told["free"] = shutil.disk_usage(told["spill"]).free >> 20 << 20
+            answer["spill"] = spill_directory()
+            answer["free"] = shutil.disk_usage(answer["spill"]).free >> 20 << 20
             if root:
                 Store(root)
         except Exception as error:
-            told["error"] = f"{type(error).__name__}: {error}"
-        return json.dumps(told)
+            answer["error"] = f"{type(error).__name__}: {error}"
+        return json.dumps(answer)
 
     return probe

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from command_line import run
 
 from ffq_spark.conf import BRIDGE, FAST, flags
 
 
 def doctor(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [os.path.join(os.path.dirname(sys.executable), "ffq-spark"), "doctor", *arguments]
-    own = {**os.environ, "SPARK_CONF_DIR": "", **environment}
-    return subprocess.run(command, capture_output=True, text=True, env=own, check=False)
+    return run("doctor", *arguments, **{"SPARK_CONF_DIR": "", **environment})
 
 
 def test_without_settings_everything_is_missing_and_told_with_its_cost() -> None:
@@ -28,7 +25,7 @@ def test_without_settings_everything_is_missing_and_told_with_its_cost() -> None
 def test_the_printed_flags_leave_nothing_to_mend() -> None:
     given = [f"--conf={name}={value}" for name, value in flags().items()]
     done = doctor(*given, "--conf=spark.master=local[2]", "--root=s3://bucket/x")
-    assert (done.returncode, done.stdout.strip()) == (0, "nothing to mend")
+    assert (done.returncode, done.stdout.strip()) == (0, "no findings")
     assert json.loads(doctor(*given, "--json").stdout) == []
 
 

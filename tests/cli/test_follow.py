@@ -1,11 +1,11 @@
-"""The verbs about streams, for people and machines."""
+"""The verbs about consumers, holds and pauses."""
 
 from __future__ import annotations
 
 import pytest
+from command_line import as_json, run
 from conftest import Place
 from gc_scene import Scene
-from test_manage import as_json, run
 
 from ffq_spark.exchange.ledger.consumers import record_progress
 
@@ -44,18 +44,3 @@ def test_pause_and_resume(scene: Scene) -> None:
     assert as_json("resume", root) == {"paused_at": None}
     assert as_json("pause", root, "--at", "7") == {"paused_at": 7}
     assert scene.exchange.paused_at() == 7
-
-
-def test_versions_and_rollback(scene: Scene) -> None:
-    root = scene.place.root
-    scene.write("replace")
-    assert as_json("rollback", root, "2") == {"step": 5, "restores": 2}
-    listed = as_json("versions", root)
-    assert [(v["version"], v["first_step"], v["rows"], v["restores"]) for v in listed] == [
-        (1, 1, 15, 0),
-        (2, 4, 5, 0),
-        (3, 5, 10, 2),
-    ]
-    assert "restores" in run("versions", root).stdout
-    done = run("rollback", root, "9")
-    assert done.returncode == 2 and "FFQ_STEP_NOT_FOUND" in done.stderr

@@ -1,20 +1,14 @@
-"""The verbs about queries and set-up: what they print for people and machines, how they end."""
+"""The verbs about queries, gc and versions, as tables, as JSON, and by their exit codes."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-import zipfile
-from pathlib import Path
-from typing import Any
 
 import pytest
+from command_line import as_json, run
 from conftest import Place
 from gc_scene import Scene, rows_of
 
-from ffq_spark import conf
 from ffq_spark.exchange.ledger.cancel import end_unfinished, read_cancel
 from ffq_spark.format import paths
 
@@ -22,20 +16,6 @@ from ffq_spark.format import paths
 @pytest.fixture
 def scene(root: str) -> Scene:
     return Scene(Place(root))
-
-
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [os.path.join(os.path.dirname(sys.executable), "ffq-spark"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-def as_json(*arguments: str, code: int = 0) -> Any:
-    done = run(*arguments, "--json")
-    assert done.returncode == code, done.stderr
-    return json.loads(done.stdout)
-
-
-# --- status and check -------------------------------------------------------------------------
 
 
 def test_status_lists_all_queries_or_one(scene: Scene) -> None:
@@ -67,9 +47,6 @@ def test_check_tells_what_is_no_longer_active(scene: Scene) -> None:
     assert found == {7: "lease gone", aborted.query: "ABORTED"}
 
 
-# --- cancel -----------------------------------------------------------------------------------
-
-
 def test_cancel_leaves_a_request_for_the_initiator(scene: Scene) -> None:
     query = scene.begin().query
     told = as_json("cancel", scene.exchange.root, str(query), "-m", "too slow")
@@ -88,9 +65,6 @@ def test_cancel_of_what_has_ended_or_never_was_is_a_usage_error(scene: Scene) ->
         assert done.returncode == 2
         assert json.loads(done.stderr)["error"] == code
         assert read_cancel(scene.store, query) is None
-
-
-# --- gc ---------------------------------------------------------------------------------------
 
 
 def test_gc_removes_what_is_past_the_ttl(scene: Scene) -> None:
@@ -114,15 +88,15 @@ def test_gc_names_every_attempt_if_asked(scene: Scene) -> None:
     told = [json.loads(line) for line in run(*flags, "--dry-run", "--json").stdout.splitlines()]
     assert told[0] == {"attempt": name} and told[1]["attempts"] == 1 and len(told) == 2
     lines = run(*flags).stdout.splitlines()
-    assert lines[0] == name and lines[1].startswith("removed ")
+    assert lines[0] == name and lines[1].startswith("deleted ")
 
 
 def test_gc_tells_people_what_it_did_and_would_do(scene: Scene) -> None:
     scene.twins()
     would = run("gc", scene.exchange.root, "--ttl", "0", "--dry-run").stdout
     did = run("gc", scene.exchange.root, "--ttl", "0").stdout
-    assert would.startswith("would remove ") and did.startswith("removed ")
-    assert would.removeprefix("would remove") == did.removeprefix("removed")
+    assert would.startswith("would delete ") and did.startswith("deleted ")
+    assert would.removeprefix("would delete") == did.removeprefix("deleted")
     assert " in 1 attempts" in did
 
 
@@ -142,7 +116,7 @@ def test_gc_that_had_to_leave_something_is_a_finding(scene: Scene) -> None:
     (problem,) = report["problems"]
     assert "FFQ_CORRUPT_RECORD" in problem
     done = run("gc", scene.exchange.root, "--ttl", "0")
-    assert done.returncode == 1 and "left alone: " in done.stdout
+    assert done.returncode == 1 and "kept: " in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -156,28 +130,17 @@ def test_gc_with_options_that_cannot_be_is_a_usage_error(scene: Scene, wrong: li
     assert scene.everything() == everything
 
 
-@pytest.mark.parametrize("verb", [["status"], ["check"], ["cancel", "1"], ["gc"]])
-def test_storage_that_fails_is_exit_code_3(verb: list[str]) -> None:
-    place = ["s3://127.0.0.1/x", "--storage", "endpoint_url=http://127.0.0.1:1"]
-    done = run(verb[0], place[0], *verb[1:], *place[1:])
-    assert done.returncode == 3 and "FFQ_STORE_FAILED" in done.stderr
-
-
-# --- set-up -----------------------------------------------------------------------------------
-
-
-def test_jar_is_the_file_that_holds_the_classes_that_conf_names() -> None:
-    path = Path(run("jar").stdout.strip())
-    with zipfile.ZipFile(path) as archive:
-        names = set(archive.namelist())
-    for name in conf.BRIDGE.values():
-        assert name.replace(".", "/") + ".class" in names
-
-
-def test_conf_says_the_same_in_every_format() -> None:
-    settings = json.loads(run("conf", "--format", "json").stdout)
-    assert settings == conf.flags() and settings["spark.jars"] == run("jar").stdout.strip()
-    lines = run("conf").stdout.splitlines()
-    assert lines == [f"--conf {name}={value}" for name, value in settings.items()]
-    lines = run("conf", "--format", "properties").stdout.splitlines()
-    assert dict(line.split(" ", 1) for line in lines) == settings
+def test_versions_and_rollback(scene: Scene) -> None:
+    root = scene.place.root
+    for mode in ("append", "append", "append", "replace"):
+        scene.write(mode)
+    assert as_json("rollback", root, "2") == {"step": 5, "restores": 2}
+    listed = as_json("versions", root)
+    assert [(v["version"], v["first_step"], v["rows"], v["restores"]) for v in listed] == [
+        (1, 1, 15, 0),
+        (2, 4, 5, 0),
+        (3, 5, 10, 2),
+    ]
+    assert "restores" in run("versions", root).stdout
+    done = run("rollback", root, "9")
+    assert done.returncode == 2 and "FFQ_STEP_NOT_FOUND" in done.stderr

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 
 import pytest
+from command_line import run
 
 
 def plan(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [os.path.join(os.path.dirname(sys.executable), "ffq-spark"), "plan", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return run("plan", *arguments)
 
 
 SHAPE = ("--maps=2000", "--partitions=2000", "--bytes=1t")

@@ -1,1 +1,1 @@
-"""Find the map attempts on storage, and decide which of them count."""
+"""List the map attempts on storage and decide which of them count."""

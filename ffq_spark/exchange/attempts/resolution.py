@@ -149,7 +149,7 @@ def latest_attempt(
 
     `rule="ffq"` gives the largest number, complete or not, as FFQ does.
     """
-    _check_rule(rule)
+    check_rule(rule)
     if rule == "registered":
         return StageAttempts.read(store, query, stage).number(map_task)
     available = available_attempts(store, query, stage, map_task)
@@ -163,7 +163,7 @@ def resolve(
     store: Store, query: int, stage: int | None = None, rule: str = "registered"
 ) -> dict[int, Resolved]:
     """Map each map task to the attempt that counts; a map task without one is left out."""
-    _check_rule(rule)
+    check_rule(rule)
     query, stage = stored.choose_stage(store, query, stage)
     attempts = StageAttempts.read(store, query, stage)
     if rule == "registered" and attempts.registered is not None:
@@ -179,6 +179,7 @@ def resolve(
     return resolved
 
 
-def _check_rule(rule: str) -> None:
+def check_rule(rule: str) -> None:
+    """Refuse a rule other than "registered" and "ffq"."""
     if rule not in RULES:
         raise BadOption(f"rule={rule!r} must be one of: {', '.join(RULES)}", option="rule")

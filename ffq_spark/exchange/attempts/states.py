@@ -1,4 +1,4 @@
-"""Every attempt there is: what storage holds, what the records say, what the listener saw."""
+"""The states of all attempts, from storage, records and the log of Spark's listener."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from ffq_spark.store import Store
 
 @dataclass(frozen=True)
 class AttemptState:
-    """One attempt.
+    """One attempt of a map task.
 
-    `state` is what storage decides: `registered` counts, `stale` lost, `pending` may still win,
-    `orphan` has no query record, `absent` left no directory; on a root without records the one
-    that counts is `latest`. `complete` means that it has an index; `rows` and `bytes` are what that
-    says. `task` is what Spark's scheduler saw, if the listener was there: it never decides.
+    `state` follows from storage alone: `registered` by a step, `stale` (not registered), `pending`
+    (its query has no outcome), `orphan` (no query record) or `absent` (no directory). On a root
+    without records the attempt that counts is `latest`. `complete` means that it has an index,
+    which gives `rows` and `bytes`. `task` is what Spark's scheduler reported to the listener, if
+    there was one; it does not affect `state`.
     """
 
     query: int
@@ -38,14 +39,14 @@ class AttemptState:
 
 
 def attempt_states(store: Store, query: int | None = None) -> Iterator[AttemptState]:
-    """All attempts of all queries, or of one, ascending."""
+    """Yield the attempts of all queries, or of one, in ascending order."""
     ledger = Ledger(store)
     recorded = ledger.format() is not None
     logs = read_logs(store, query) if recorded else {}
-    there = set(stored.numbers(store, paths.DATA)) | set(logs)
-    for number in sorted(there if query is None else there & {query}):
+    queries = set(stored.numbers(store, paths.DATA)) | set(logs)
+    for number in sorted(queries if query is None else queries & {query}):
         states = list(_stored(store, ledger, number, recorded))
-        yield from sorted(_explained(states, logs.get(number), number), key=_order)
+        yield from sorted(_with_tasks(states, logs.get(number), number), key=_order)
 
 
 def _order(state: AttemptState) -> tuple[int, int, int]:
@@ -72,11 +73,11 @@ def _recorded(store: Store, ledger: Ledger, ids: Sequence[AttemptId]) -> Iterato
             state = "stale"
         else:
             state = "pending" if known else "orphan"
-        yield _counted(store, id, state)
+        yield _with_index(store, id, state)
 
 
 def _registered(store: Store, outcome: OutcomeRecord, stage: int) -> dict[int, int]:
-    """Map task to attempt of the query's step; empty if it has none in this stage."""
+    """Map the map tasks of a stage to their registered attempts; empty without a valid step."""
     step = outcome.step if outcome.outcome is Outcome.COMMITTED else None
     if step is None or step.stage != stage or standing(store, outcome) is Claim.LOST:
         return {}
@@ -84,15 +85,15 @@ def _registered(store: Store, outcome: OutcomeRecord, stage: int) -> dict[int, i
 
 
 def _unrecorded(store: Store, ids: Sequence[AttemptId]) -> Iterator[AttemptState]:
-    states = [_counted(store, id, "stale") for id in ids]
+    states = [_with_index(store, id, "stale") for id in ids]
     latest = {state.map_task: state.attempt for state in states if state.complete}
     for state in states:
         counts = latest.get(state.map_task) == state.attempt
         yield replace(state, state="latest") if counts else state
 
 
-def _counted(store: Store, id: AttemptId, state: str) -> AttemptState:
-    """An attempt with what its index says; one that cannot be read is not complete."""
+def _with_index(store: Store, id: AttemptId, state: str) -> AttemptState:
+    """Describe an attempt with the rows and bytes of its index; a damaged index counts as none."""
     try:
         index = stored.read_index(store, id)
     except CorruptIndex:
@@ -103,7 +104,7 @@ def _counted(store: Store, id: AttemptId, state: str) -> AttemptState:
     return AttemptState(*id, state, True, rows, size)
 
 
-def _explained(
+def _with_tasks(
     states: list[AttemptState], log: AttemptLog | None, query: int
 ) -> Iterator[AttemptState]:
     if log is None:
@@ -111,10 +112,10 @@ def _explained(
         return
     for state in states:
         yield replace(state, task=log.tasks.get(state.attempt - 1))
-    there = {state.attempt for state in states}
+    on_storage = {state.attempt for state in states}
     stage = log.write_stage([state.attempt for state in states])
     for task in log.tasks.values():
-        if task.stage == stage and task.attempt not in there:
+        if task.stage == stage and task.attempt not in on_storage:
             number = states[0].stage if states else 0
             id = AttemptId(query, number, task.map_task, task.attempt)
             yield AttemptState(*id, "absent", task=task)

@@ -1,4 +1,4 @@
-"""Where a query stands: FFQ's five states, from records alone; terminal ones never change."""
+"""The status of queries, in FFQ's five states, derived from records on storage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ffq_spark.store import Store
 
 
 class QueryState(Enum):
-    """FFQ's query states, with its numbers."""
+    """The states of a query, with FFQ's numbers; the last three are final."""
 
     QUEUED = 1
     RUNNING = 2
@@ -36,7 +36,7 @@ _TERMINAL = {
 
 @dataclass(frozen=True)
 class QueryStatus:
-    """One query: state, times, and how far its tasks are (None where no listener counts them)."""
+    """The state, times and task counts of one query; the counts are None without a listener."""
 
     query: int
     initiator: str
@@ -49,7 +49,7 @@ class QueryStatus:
 
 
 def query_status(store: Store, query: int) -> QueryStatus:
-    """The status of one query."""
+    """Read the status of one query."""
     data = store.read_optional(paths.query(query))
     if data is None:
         raise QueryNotFound(f"there is no query {query}", path=store.url(paths.QUERIES))
@@ -58,7 +58,7 @@ def query_status(store: Store, query: int) -> QueryStatus:
 
 
 def all_statuses(store: Store) -> list[QueryStatus]:
-    """The status of every query that was ever opened, oldest first."""
+    """Read the status of all queries that have a record, oldest first."""
     names = (entry.name.removesuffix(".json") for entry in store.list(paths.QUERIES))
     numbers = sorted(n for n in map(paths.parse_number, names) if n is not None)
     logs = read_logs(store)
@@ -91,11 +91,11 @@ def _state(
         if outcome.exchange is not None and standing(store, outcome) is Claim.LOST:
             return (
                 QueryState.FAILED,
-                "another first write made an exchange that this one does not fit",
+                "another first write created an exchange with different columns or keys",
             )
         return _TERMINAL[outcome.outcome], outcome.message
     request = read_cancel(store, record.query)
-    message = f"asked to cancel by {request.who}: {request.message}" if request else ""
+    message = f"cancel requested by {request.who}: {request.message}" if request else ""
     busy = (log and log.tasks) or stored.numbers(store, f"{paths.DATA}/{record.query}")
     return (QueryState.RUNNING if busy else QueryState.QUEUED), message
 

@@ -26,17 +26,19 @@ CHUNKS_FIELD = pa.field(
 
 
 def numbers(store: Store, path: str) -> Sequence[int]:
-    """The numeric directories below a path, ascending; other names are not FFQ's."""
+    """List the numeric directories below a path in ascending order; ignore other names."""
     return compact(paths.parse_number(e.name) for e in store.scan(path) if e.is_dir)
 
 
-def compact(found: Iterable[int | None]) -> Sequence[int]:
-    """Numbers in ascending order, in eight bytes each: there may be a million.
+def compact(candidates: Iterable[int | None]) -> Sequence[int]:
+    """Sort numbers of at most 63 bits into an array of eight bytes each; skip None.
+
+    A root may have a million queries.
 
     >>> list(compact([7, None, 3]))
     [3, 7]
     """
-    fits = (number for number in found if number is not None and number <= paths.MAX_ID)
+    fits = (number for number in candidates if number is not None and number <= paths.MAX_ID)
     ordered = np.fromiter(fits, np.uint64)
     ordered.sort()
     return array("Q", ordered.tobytes())
@@ -45,18 +47,18 @@ def compact(found: Iterable[int | None]) -> Sequence[int]:
 def stored_attempts(
     store: Store, query: int, stage: int, map_task: int | None = None
 ) -> Iterator[AttemptId]:
-    """Every attempt directory of one stage or map task, ascending."""
+    """Yield every attempt directory of one stage or map task in ascending order."""
     base = f"{paths.DATA}/{query}/{stage}"
     for task in numbers(store, base) if map_task is None else [map_task]:
         for attempt in numbers(store, f"{base}/{task}"):
-            # FFQ's attempts have 32 bits; a larger number is no attempt to it.
+            # FFQ's attempt numbers have 32 bits, so it ignores larger ones.
             if attempt <= paths.MAX_ATTEMPT:
                 yield AttemptId(query, stage, task, attempt)
 
 
 def registered_in(body: StepBody) -> Callable[[str], bool]:
-    """Tells for a directory whether it is an attempt that a step names, or lies in one."""
-    own = body.registered
+    """Make a predicate: whether a directory is or lies in an attempt that the step registered."""
+    registered = body.registered
 
     def is_registered(directory: str) -> bool:
         names = directory.split("/")
@@ -64,14 +66,18 @@ def registered_in(body: StepBody) -> Callable[[str], bool]:
             return False
         _, query, stage, map_task, attempt = names[:_ATTEMPT_DEPTH]
         number = paths.parse_number(map_task)
-        counts = own.get(number) if number is not None else None
-        return (query, stage, attempt) == (str(body.query), str(body.stage), str(counts))
+        registered_attempt = registered.get(number) if number is not None else None
+        return (query, stage, attempt) == (
+            str(body.query),
+            str(body.stage),
+            str(registered_attempt),
+        )
 
     return is_registered
 
 
 def attempt_directory(path: str) -> str | None:
-    """The attempt's directory that a file or directory lies in, if it lies in one.
+    """Return the attempt directory that contains a file or directory, or None.
 
     >>> attempt_directory("shuffle/7/0/3/1/part-0.ipc"), attempt_directory("shuffle/7/notes")
     ('shuffle/7/0/3/1', None)
@@ -82,7 +88,7 @@ def attempt_directory(path: str) -> str | None:
 
 
 def is_in_attempt(directory: str) -> bool:
-    """Whether a directory is an attempt's, or lies in one.
+    """Whether a directory is an attempt directory or lies in one.
 
     >>> is_in_attempt("shuffle/7/0/3/1"), is_in_attempt("shuffle/7/0/3")
     (True, False)
@@ -91,7 +97,10 @@ def is_in_attempt(directory: str) -> bool:
 
 
 def read_index(store: Store, id: AttemptId) -> MapTaskIndex | None:
-    """An attempt's index, or None while it has none. A bad `index.bin` is never papered over."""
+    """Read an attempt's index, or return None while it has none.
+
+    A damaged `index.bin` is an error even if there is an `index.json` too.
+    """
     data = store.read_optional(id.index_bin)
     if data is not None:
         index = MapTaskIndex.from_bin(data, store.url(id.index_bin))
@@ -107,26 +116,26 @@ def read_index(store: Store, id: AttemptId) -> MapTaskIndex | None:
 
 
 def choose_stage(store: Store, query: int | None, stage: int | None) -> tuple[int, int]:
-    """The only query and stage there are, or the ones that were asked for."""
+    """Return the query and stage that were asked for, or the only ones on storage."""
     query = the_only(numbers(store, paths.DATA), query, "query", store.url(paths.DATA))
     stages = numbers(store, f"{paths.DATA}/{query}")
     return query, the_only(stages, stage, "stage", store.url(f"{paths.DATA}/{query}"))
 
 
-def the_only(there: Sequence[int], wanted: int | None, name: str, path: str) -> int:
-    """The number that was asked for, if it is there, or the only one there is."""
+def the_only(existing: Sequence[int], wanted: int | None, name: str, path: str) -> int:
+    """Return the number that was asked for, which must exist, or the only existing number."""
     if wanted is not None:
-        if wanted not in there:
+        if wanted not in existing:
             raise QueryNotFound(f"there is no {name} {wanted}", path=path)
         return wanted
-    if len(there) != 1:
-        listing = ", ".join(str(number) for number in there[:10]) or "none"
+    if len(existing) != 1:
+        listing = ", ".join(str(number) for number in existing[:10]) or "none"
         raise BadOption(f"say which {name} to read; there are: {listing}", option=name)
-    return there[0]
+    return existing[0]
 
 
 def parts_of(indexes: Sequence[MapTaskIndex]) -> pa.Table:
-    """The parts that indexes list, as rows like a manifest's, with FFQ's own checksums."""
+    """Convert indexes to a table of parts like a manifest's, with FFQ's own checksums."""
     rows: list[dict[str, Any]] = []
     for index in indexes:
         for entry in index.entries:
@@ -136,7 +145,7 @@ def parts_of(indexes: Sequence[MapTaskIndex]) -> pa.Table:
                     "map_task": index.id.map_task,
                     "attempt": index.id.attempt,
                     "reduce": entry.reduce,
-                    "file": _inside(index, entry),
+                    "file": _file_of(index, entry),
                     "offset": entry.offset,
                     "bytes": entry.bytes,
                     "rows": entry.rows,
@@ -153,8 +162,8 @@ def parts_of(indexes: Sequence[MapTaskIndex]) -> pa.Table:
     return table.sort_by(order)
 
 
-def _inside(index: MapTaskIndex, entry: IndexEntry) -> str:
-    """The file that holds a part; an index may only name files of its own attempt."""
+def _file_of(index: MapTaskIndex, entry: IndexEntry) -> str:
+    """Return the file that holds a part; it must belong to the index's own attempt."""
     directory, _, name = entry.file.rpartition("/")
     if directory != index.id.directory or paths.parse_part(name) is None:
         raise CorruptIndex(f"the index names {entry.file!r}", path=index.id.index_json)

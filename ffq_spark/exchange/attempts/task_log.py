@@ -1,4 +1,4 @@
-"""What the listener saw of a query's tasks: lines of JSON, written in pieces, read as a whole."""
+"""The log of a query's tasks that Spark's listener writes: JSON lines in several files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Event = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class SparkTask:
-    """One task attempt as Spark's scheduler saw it."""
+    """One task attempt as Spark's scheduler reported it."""
 
     task: int
     map_task: int
@@ -32,39 +32,39 @@ class SparkTask:
 
     @property
     def attempt(self) -> int:
-        """The attempt directory that this task writes."""
+        """The number of the attempt directory that this task writes."""
         return paths.spark_attempt(self.task)
 
 
 @dataclass
 class AttemptLog:
-    """The tasks of one query, and what became of its jobs and executors."""
+    """The tasks of one query, the task counts of its stages, and all other events."""
 
     tasks: dict[int, SparkTask] = field(default_factory=dict)
     totals: dict[int, int] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
 
     def add(self, event: Event) -> None:
-        """Take one event; the end of a task may come without its start."""
-        kind = event.get("event")
-        if kind in ("task_start", "task_end"):
-            known = SparkTask.__dataclass_fields__
-            task = SparkTask(**{name: value for name, value in event.items() if name in known})
+        """Add one event; the end of a task may arrive without its start."""
+        name = event.get("event")
+        if name in ("task_start", "task_end"):
+            names = SparkTask.__dataclass_fields__
+            task = SparkTask(**{key: value for key, value in event.items() if key in names})
             if not all(isinstance(n, int) for n in (task.task, task.map_task, task.stage)):
-                raise TypeError(f"a task without proper numbers: {event}")
-            there = self.tasks.get(task.task)
-            if there is None or there.state == "RUNNING":
+                raise TypeError(f"task, map_task and stage must be integers: {event}")
+            earlier = self.tasks.get(task.task)
+            if earlier is None or earlier.state == "RUNNING":
                 self.tasks[task.task] = task
-        elif kind == "job_start":
+        elif name == "job_start":
             self.totals[int(event["stage"])] = int(event["tasks"])
             self.events.append(event)
         else:
             self.events.append(event)
 
     def write_stage(self, attempts: Sequence[int]) -> int | None:
-        """The Spark stage that wrote: the one whose tasks left directories, else the last one.
+        """Return the Spark stage that wrote these attempts, or else the last stage.
 
-        A query's plan may run other stages too, for subqueries.
+        A write may run other stages too, for example for subqueries.
         """
         for attempt in attempts:
             task = self.tasks.get(attempt - 1)
@@ -76,13 +76,16 @@ class AttemptLog:
 def write_events(
     store: Store, initiator: str, query: int, part: int, events: Sequence[Event]
 ) -> None:
-    """Store a piece of a query's log."""
+    """Write one file of a query's log."""
     lines = "".join(json.dumps(event) + "\n" for event in events)
     store.write(paths.attempt_log(initiator, query, part), [lines.encode()])
 
 
 def read_logs(store: Store, query: int | None = None) -> dict[int, AttemptLog]:
-    """The logs of all queries, or of one. A line that cannot be read is left out: logs explain."""
+    """Read the logs of all queries, or of one.
+
+    Skip lines that cannot be read: the logs only explain what storage decides.
+    """
     files: list[tuple[int, str]] = []
     for initiator in store.list(paths.ATTEMPTS):
         folder = f"{paths.ATTEMPTS}/{initiator.name}"

@@ -1,1 +1,1 @@
-"""Remove, expire, verify and roll back what writes have left."""
+"""Verify exchanges, roll them back, and delete what their writers have left."""

@@ -1,6 +1,6 @@
-"""Cleaning a root that has no records: FFQ's rule, and the safe form of it.
+"""Stale attempts of a root without records, by FFQ's own rule or by a safer one.
 
-An index that cannot be read is told among the problems, its attempt is kept, and nothing stops.
+An attempt with an unreadable index is kept, and the error is added to the report's problems.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MapTaskId = tuple[int, int, int]
 def stale_by_ffq(
     store: Store, task: MapTaskId, ttl_ms: int, now: int, report: GcReport
 ) -> Iterator[AttemptId]:
-    """What FFQ removes: older than the largest attempt, with an `index.json`, past the TTL."""
+    """Yield the attempts that FFQ deletes: not the largest, with an `index.json` past the TTL."""
     for id in reversed(list(stored.stored_attempts(store, *task))[:-1]):
         index = _index_json(store, id, report)
         if index is not None and index.created_at_ms + ttl_ms <= now:
@@ -32,21 +32,21 @@ def stale_by_ffq(
 def stale_without_records(
     store: Store, task: MapTaskId, ttl_ms: int, now: int, report: GcReport
 ) -> Iterator[AttemptId]:
-    """Complete attempts past the TTL that a larger complete one has replaced.
+    """Yield the complete attempts past the TTL that a larger complete attempt replaces.
 
-    The largest complete attempt stays whatever its age, and so does everything that is not
-    complete: it may be under way, and nothing tells when it began.
+    The largest complete attempt is kept whatever its age. So is every incomplete attempt: it may
+    still be written, and its start is not recorded.
     """
     ids = list(stored.stored_attempts(store, *task))
-    replaced = False
+    is_replaced = False
     for index in complete_attempts(store, ids, lambda error: report.add_problem(str(error))):
-        if replaced and index.created_at_ms + ttl_ms <= now:
+        if is_replaced and index.created_at_ms + ttl_ms <= now:
             yield index.id
-        replaced = True
+        is_replaced = True
 
 
 def map_tasks(store: Store, queries: Sequence[int]) -> Iterator[MapTaskId]:
-    """Every map task of every stage, ascending."""
+    """Yield every map task of these queries, in ascending order."""
     for query in queries:
         for stage in stored.numbers(store, f"{paths.DATA}/{query}"):
             for map_task in stored.numbers(store, f"{paths.DATA}/{query}/{stage}"):

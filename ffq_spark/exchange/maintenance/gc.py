@@ -16,6 +16,7 @@ import numpy as np
 
 from ffq_spark.errors import BadOption, CorruptRecord, FfqError
 from ffq_spark.exchange.attempts import stored
+from ffq_spark.exchange.attempts.resolution import check_rule
 from ffq_spark.exchange.ledger import claims, leases
 from ffq_spark.exchange.ledger.claims import Claim
 from ffq_spark.exchange.ledger.ledger import Ledger
@@ -30,7 +31,6 @@ from ffq_spark.format.ids import query_time_ms
 from ffq_spark.format.records import Outcome, OutcomeRecord, QueryRecord, StepBody
 from ffq_spark.store import Directory, Store
 
-RULES = ("registered", "ffq")
 DEFAULT_TTL_SECONDS = 24 * 3600
 _EARLIEST_MS = 1_577_836_800_000  # 2020: ffq_spark made no query number before.
 _LEFTOVER_MS = 3600 * 1000
@@ -70,8 +70,7 @@ def collect_garbage(
 
     `on_removed` is called with every attempt directory that was deleted, or would be.
     """
-    if rule not in RULES:
-        raise BadOption(f"rule={rule!r} must be one of {', '.join(RULES)}", option="rule")
+    check_rule(rule)
     if ttl_ms < 0 or (retention_ms or 0) < 0:
         raise BadOption("ttl and retention must not be negative", option="ttl")
     report = GcReport(dry_run)

@@ -1,11 +1,12 @@
-"""Comparing everything an exchange shows with everything it promised."""
+"""Verification: compare everything that an exchange shows with what was committed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-import numpy as np
 import pyarrow as pa
 
 from ffq_spark.errors import CorruptPart, CorruptRecord, FfqError
@@ -20,11 +21,15 @@ from ffq_spark.format.payload import Decoder
 from ffq_spark.store import Store
 
 Progress = Callable[[int, int], None]
+"""A function that takes the number of parts verified so far and the number of all parts."""
+
+_Sizes = tuple[int, int, int]
+"""The partition, bytes and rows of a part."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is not as it was committed."""
+    """One file that differs from what was committed: the error's code, path and message."""
 
     code: str
     path: str
@@ -33,7 +38,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """What was looked at, and what was wrong with it.
+    """The amount of data that was verified, and the damage found in it.
 
     >>> VerifyReport(steps=1, parts=2, rows=3, bytes=4).ok
     True
@@ -47,52 +52,53 @@ class VerifyReport:
 
     @property
     def ok(self) -> bool:
+        """Whether there are no findings."""
         return not self.findings
 
 
 def verify_snapshot(snapshot: Snapshot, progress: Progress | None = None) -> VerifyReport:
-    """Read every part in full: bytes, rows, checksums, places and order, and the indexes."""
+    """Read every part in full and check its bytes, rows, checksums, partition, order and index."""
     findings: list[Finding] = []
-    parts = _listed_parts(snapshot, findings)
+    parts = _listed_parts(snapshot, findings).to_pylist()
     orders = {step.step: step.body.sort_by for step in snapshot.steps}
-    rows = size = 0
-    for done, part in enumerate(parts.to_pylist(), start=1):
-        findings += _findings(_check_part(snapshot, part, orders.get(part["step"], ())))
-        rows += part["rows"]
-        size += part["bytes"]
+    sizes_of: dict[AttemptId, set[_Sizes]] = defaultdict(set)
+    for done, part in enumerate(parts, start=1):
+        with _recorded_in(findings):
+            _check_part(snapshot, part, orders.get(part["step"], ()))
+        id = AttemptId(part["query"], part["stage"], part["map_task"], part["attempt"])
+        sizes_of[id].add(_sizes(part))
         if progress:
-            progress(done, parts.num_rows)
-    for id in sorted(_attempts(parts)):
-        findings += _findings(_check_index(snapshot.store, id, parts))
-    return VerifyReport(len(snapshot.steps), parts.num_rows, rows, size, tuple(findings))
+            progress(done, len(parts))
+    for id in sorted(sizes_of):
+        with _recorded_in(findings):
+            _check_index(snapshot.store, id, sizes_of[id])
+    rows, size = (sum(part[name] for part in parts) for name in ("rows", "bytes"))
+    return VerifyReport(len(snapshot.steps), len(parts), rows, size, tuple(findings))
 
 
 def _listed_parts(snapshot: Snapshot, findings: list[Finding]) -> pa.Table:
-    """The parts of all steps; a manifest that is damaged is a finding, the others still count."""
+    """List the parts of all steps; record a damaged manifest as a finding and carry on."""
     if snapshot.raw is not None:
         return snapshot.parts()
     tables = [READ_SCHEMA.empty_table()]
     for step in snapshot.steps:
-        try:
+        # An expired step is no damage: its error ends the verification.
+        with _recorded_in(findings, CorruptRecord):
             tables.append(replace(snapshot, steps=(step,)).parts())
-        except CorruptRecord as error:
-            findings.append(_finding(error))
     return pa.concat_tables(tables)
 
 
-def _findings(check: Iterator[None]) -> Iterator[Finding]:
+@contextmanager
+def _recorded_in(findings: list[Finding], kind: type[FfqError] = FfqError) -> Iterator[None]:
+    """Add an error of the block to the findings and carry on."""
     try:
-        for _ in check:
-            pass
-    except FfqError as error:
-        yield _finding(error)
+        yield
+    except kind as error:
+        findings.append(Finding(error.code, error.path or "", error.message))
 
 
-def _finding(error: FfqError) -> Finding:
-    return Finding(error.code, error.path or "", error.message)
-
-
-def _check_part(snapshot: Snapshot, part: Part, order: Sequence[str]) -> Iterator[None]:
+def _check_part(snapshot: Snapshot, part: Part, order: Sequence[str]) -> None:
+    """Raise the first error in a part's bytes, column directory, batches, order and placement."""
     exchange = snapshot.exchange
     path = snapshot.store.url(part["file"])
     data = fetch_part(snapshot.store, part)
@@ -100,24 +106,17 @@ def _check_part(snapshot: Snapshot, part: Part, order: Sequence[str]) -> Iterato
     batches = decode_part(Decoder(exchange.schema), part, data, path)
     for batch in check_sorted(batches, order, path):
         check_placed(exchange, batch, part["reduce"], path)
-        yield
 
 
-def _attempts(parts: pa.Table) -> set[AttemptId]:
-    rows = parts.select(["query", "stage", "map_task", "attempt"]).to_pylist()
-    return {AttemptId(**row) for row in rows}
+def _sizes(part: Part) -> _Sizes:
+    return part["reduce"], part["bytes"], part["rows"]
 
 
-def _check_index(store: Store, id: AttemptId, parts: pa.Table) -> Iterator[None]:
+def _check_index(store: Store, id: AttemptId, committed: Set[_Sizes]) -> None:
+    """Raise CorruptPart unless an attempt's index lists its committed parts."""
     index = read_index(store, id)
     listed = {(e.reduce, e.bytes, e.rows) for e in index.entries} if index else set()
-    columns = [parts[name].to_numpy() for name in ("query", "stage", "map_task", "attempt")]
-    own = np.logical_and.reduce([c == value for c, value in zip(columns, id, strict=True)])
-    rows = parts.filter(pa.array(own)).select(["reduce", "bytes", "rows"]).to_pylist()
-    expected = {(row["reduce"], row["bytes"], row["rows"]) for row in rows}
-    # A filter may have left parts out, so the index may list more.
-    if not expected <= listed:
-        raise CorruptPart(
-            "the index does not list the committed parts", path=store.url(id.directory)
-        )
-    yield
+    # The snapshot may be limited to some partitions, so the index may list more parts.
+    if not committed <= listed:
+        message = "the index does not list the committed parts"
+        raise CorruptPart(message, path=store.url(id.directory))

@@ -1,7 +1,7 @@
-"""The versions of an exchange: what each one shows, and how to go back to one.
+"""The versions of an exchange, and rollbacks to one of their steps.
 
 A rollback is a step like any other: it replaces what was visible, has no parts of its own and names
-the step whose snapshot it restores. History is never rewritten, so a rollback can be undone too.
+the step that it restores. History is never rewritten, so a rollback can be rolled back too.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Version:
-    """From one replace to the next: its own steps, and what a reader of the last of them sees.
+    """The steps from one replacing step to the next, and what a reader of the last one sees.
 
-    `rows`, `bytes` and `steps` include what a rollback `restores`; `expired` says that some of it
-    may have been removed after its retention.
+    `rows`, `bytes` and `steps` include the snapshot that a rollback `restores`. `expired` is true
+    if retention may have deleted some of these data.
     """
 
     version: int
@@ -46,23 +46,23 @@ class Version:
 
 
 def versions(store: Store) -> list[Version]:
-    """All versions, oldest first.
+    """List all versions of an exchange, oldest first.
 
     >>> from ffq_spark.examples import tiny_exchange
     >>> exchange = tiny_exchange("memory://doc-versions")
-    >>> [(found.version, found.last_step, found.rows) for found in exchange.versions()]
+    >>> [(each.version, each.last_step, each.rows) for each in exchange.versions()]
     [(1, 1, 6)]
     """
     steps = take_snapshot(store, ReadOptions(steps="all")).steps
     log = StepLog(store)
     expired = log.expired()
-    found = []
+    listed = []
     for version, group in groupby(steps, key=lambda step: step.version):
         own = list(group)
         first, last = own[0], own[-1]
         restores = first.body.restores
         visible = [*(log.visible(restores) if restores else ()), *own]
-        found.append(
+        listed.append(
             Version(
                 version=version,
                 first_step=first.step,
@@ -75,11 +75,11 @@ def versions(store: Store) -> list[Version]:
                 restores=restores,
             )
         )
-    return found
+    return listed
 
 
 def rollback(store: Store, step: int) -> StepRecord:
-    """Make the snapshot as of a step the current one again, as a new step.
+    """Commit a new step that makes the snapshot as of an earlier step current again.
 
     >>> from ffq_spark.examples import tiny_exchange
     >>> for _ in range(2):
@@ -88,14 +88,14 @@ def rollback(store: Store, step: int) -> StepRecord:
     (3, 6)
     """
     snapshot = take_snapshot(store, ReadOptions(as_of_step=step))
-    # What cannot be planned now could not be read afterwards.
+    # Plan the parts now: a snapshot that cannot be planned could not be read after the rollback.
     snapshot.parts()
     ledger = Ledger(store)
     release_finished(store, ledger)
     query = ledger.begin("replace", new_initiator())
     hold = f"{_HOLD}{query.query}"
     try:
-        # Until the log itself says that these steps are needed, retention must be told.
+        # Retention finds the restored step in the log only once the rollback is published.
         consumers.hold(store, hold, step)
         record = ledger.commit(query, snapshot.exchange, (), restores=step)
     except BaseException as error:
@@ -108,15 +108,15 @@ def rollback(store: Store, step: int) -> StepRecord:
 
 
 def _release(store: Store, hold: str) -> None:
-    """End a rollback's hold; one that storage keeps is ended by the next rollback."""
+    """Release a rollback's hold; if storage fails, the next rollback or gc run releases it."""
     try:
         consumers.release(store, hold)
     except StoreFailed as error:
-        logger.warning("the hold %s stays: %s", hold, error)
+        logger.warning("cannot release hold %s; a later rollback will: %s", hold, error)
 
 
 def release_finished(store: Store, ledger: Ledger) -> None:
-    """Release the holds of rollbacks that died: a published one keeps its steps by itself."""
+    """Release the holds of rollbacks that have ended: a published one is in the log instead."""
     for hold in consumers.holds(store):
         query = paths.parse_number(hold.name.removeprefix(_HOLD))
         if not hold.name.startswith(_HOLD) or query is None:

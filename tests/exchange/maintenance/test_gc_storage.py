@@ -1,4 +1,4 @@
-"""Cleanup and storage: few requests, abandoned files, two collectors at once."""
+"""gc and storage: few requests, abandoned files, two runs at once."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ import pytest
 from conftest import Place
 from faults.fault_processes import at_once
 from gc_scene import DAY_MS, HOUR_MS, Scene, rows_of
-from gc_stepping import FakeTime
+from s3_uploads import begin_upload, uploads_of
 
 from ffq_spark.errors import StoreFailed
 from ffq_spark.exchange.maintenance.deletion import GcReport
-from ffq_spark.format import ids
 from ffq_spark.format.ids import now_ms
 from ffq_spark.format.records import Outcome
 from ffq_spark.store import Store
@@ -90,19 +89,6 @@ def test_temporary_files_go_when_they_are_old_and_no_others(root: str) -> None:
     assert scene.gc(later + HOUR_MS // 2, ttl_ms=0).leftovers == 1
     assert [path.exists() for path in (*mine, *others)] == [False, True, True, True, True]
     assert scene.rows() == rows_of(step)
-
-
-def begin_upload(place: Place, path: str) -> None:
-    client = Store(place.root, place.storage_options)._backend.client
-    bucket, _, key = place.root.removeprefix("s3://").partition("/")
-    client.call_s3("create_multipart_upload", Bucket=bucket, Key=f"{key}/{path}")
-
-
-def uploads_of(place: Place) -> list[str]:
-    client = Store(place.root, place.storage_options)._backend.client
-    bucket, _, key = place.root.removeprefix("s3://").partition("/")
-    answer = client.call_s3("list_multipart_uploads", Bucket=bucket, Prefix=f"{key}/")
-    return [upload["Key"].removeprefix(f"{key}/") for upload in answer.get("Uploads", ())]
 
 
 def test_unfinished_uploads_go_when_they_are_old_and_never_a_neighbours(s3_place: Place) -> None:
@@ -204,45 +190,6 @@ def test_a_file_that_vanishes_hides_no_other_from_a_listing(tmp_path: Path) -> N
     finally:
         stop.set()
         thread.join()
-
-
-# --- clocks -----------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This machine's clock is more than an hour ahead of everybody else's."""
-    monkeypatch.setattr(ids, "time", FakeTime(now_ms() + HOUR_MS + 60_000))
-
-
-def test_a_clock_that_is_ahead_takes_no_upload_from_a_live_writer(
-    s3_place: Place, request: pytest.FixtureRequest
-) -> None:
-    scene = Scene(s3_place)
-    query = scene.begin(lease_seconds=300)
-    scene.attempt(query)
-    begin_upload(s3_place, f"shuffle/{query.query}/0/1/1/part-0.ipc")
-    request.getfixturevalue("ahead")
-    report = scene.exchange.gc(ttl=0, retention=0)
-    assert (report.leftovers, report.fenced, report.files) == (0, [], 0)
-    assert len(uploads_of(s3_place)) == 1
-
-
-def test_a_clock_that_is_ahead_takes_no_file_from_a_live_writer(
-    root: str, request: pytest.FixtureRequest
-) -> None:
-    scene = Scene(Place(root))
-    query = scene.begin(lease_seconds=300)
-    scene.attempt(query)
-    aside = Path(root, "_ffq/queries/.1.json.0a.tmp")
-    aside.write_text("half")
-    before = scene.everything()
-    request.getfixturevalue("ahead")
-    for dry_run in (True, False):
-        report = scene.exchange.gc(ttl=0, retention=0, dry_run=dry_run)
-        assert (report.leftovers, report.fenced, report.files) == (0, [], 0)
-    assert scene.everything() == before and aside.exists()
-    assert scene.exchange.check() == {}
 
 
 def test_an_upload_of_a_live_query_stays_however_long_it_takes(s3_place: Place) -> None:

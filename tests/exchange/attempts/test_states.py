@@ -1,0 +1,62 @@
+"""The states of attempts: what storage decides, beside what Spark's scheduler saw."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conftest import Place
+from gc_scene import Scene
+
+from ffq_spark.exchange.attempts.task_log import write_events
+
+APP = "app-1"
+
+
+def task(kind: str, number: int, **values: Any) -> dict[str, Any]:
+    common = {"stage": 4, "stage_attempt": 0, "attempt_number": 0, "executor": "0", "host": "h"}
+    own = {"event": kind, "task": number, "map_task": 0, "speculative": False, "launch_ms": 1}
+    return {**common, **own, **values}
+
+
+def ended(number: int, state: str = "SUCCESS", **values: Any) -> dict[str, Any]:
+    return task("task_end", number, state=state, finish_ms=9, **values)
+
+
+def test_every_attempt_has_its_state_and_what_the_scheduler_saw(place: Place) -> None:
+    scene = Scene(place)
+    step, _ = scene.twins()
+    query = step.body.query
+    events = [
+        {"event": "job_start", "stage": 4, "tasks": 1},
+        ended(0),
+        ended(1, "KILLED", reason="another attempt succeeded", speculative=True),
+        ended(2, "LOST", reason="executor lost"),
+        ended(3, stage=2),
+    ]
+    write_events(scene.store, APP, query, 1, events)
+    pending = scene.begin()
+    scene.attempt(pending)
+    aborted = scene.ended().query
+    scene.store.write("shuffle/7/0/0/1/part-0.ipc", [b"x"])
+    found = scene.exchange.attempts()
+    assert [(s.query, s.attempt, s.state, s.complete) for s in found] == [
+        (7, 1, "orphan", False),
+        (query, 1, "registered", True),
+        (query, 2, "stale", True),
+        (query, 3, "absent", False),
+        (pending.query, 1, "pending", True),
+        (aborted, 1, "stale", True),
+    ]
+    tasks = [s.task for s in found if s.query == query]
+    assert [t.state for t in tasks if t] == ["SUCCESS", "KILLED", "LOST"]
+    assert tasks[1] is not None and tasks[1].speculative
+    assert scene.exchange.attempts(query) == found[1:4]
+
+
+def test_the_log_never_decides(place: Place) -> None:
+    scene = Scene(place)
+    step, _ = scene.twins()
+    query = step.body.query
+    write_events(scene.store, APP, query, 1, [ended(0, "FAILED"), ended(1, "SUCCESS")])
+    assert scene.exchange.latest_attempt(query, 0, 0) == 1
+    assert [s.state for s in scene.exchange.attempts(query)] == ["registered", "stale"]
