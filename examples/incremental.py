@@ -1,11 +1,11 @@
-"""A keyed aggregate that is kept up to date step by step, never computed anew.
+"""Keep a keyed aggregate up to date, step by step, without computing it again.
 
     python examples/incremental.py
 
-Orders arrive, change and vanish as rows with a weight: 1 adds a row, -1 takes one back. A stream
-follows them and keeps the sum and the count for each customer in an exchange of its own: for each
-customer that a step touches it takes the old row back and adds the new one. At every step the
-result equals the aggregate computed anew from all orders.
+Orders are added and deleted as rows with a weight: 1 adds a row, -1 deletes one. A stream follows
+them and keeps the sum and the count of each customer in a second exchange: for each customer whose
+orders change in a step, it deletes the old row and adds a new one. The program checks that the
+result of every step equals the aggregate of all orders.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ STEPS = 6
 
 
 def arrivals(seed: int = 7) -> list[list[tuple[int, int, int]]]:
-    """Orders (customer, amount, weight) of each step: some are new, some are taken back."""
+    """Make the orders (customer, amount, weight) of each step: some are new, some are deleted."""
     choose = random.Random(seed)
-    alive: list[tuple[int, int]] = []
+    current: list[tuple[int, int]] = []
     steps = []
     for _ in range(STEPS):
-        gone = [alive.pop(choose.randrange(len(alive))) for _ in range(min(len(alive), 5))]
+        deleted = [current.pop(choose.randrange(len(current))) for _ in range(min(len(current), 5))]
         new = [(choose.randrange(20), choose.randrange(1, 100)) for _ in range(30)]
-        alive += new
-        steps.append([(*order, 1) for order in new] + [(*order, -1) for order in gone])
+        current += new
+        steps.append([(*order, 1) for order in new] + [(*order, -1) for order in deleted])
     return steps
 
 
 def totals_of(orders: DataFrame) -> DataFrame:
-    """The aggregate of a Z-set of orders; a customer without orders has no row."""
+    """Aggregate a Z-set of orders; a customer without orders has no row."""
     sums = orders.groupBy("customer").agg(
         F.sum(F.col("amount") * F.col("w")).alias("amount"), F.sum("w").alias("orders")
     )
@@ -49,7 +49,7 @@ def totals_of(orders: DataFrame) -> DataFrame:
 
 
 def keep(spark: SparkSession, root: str) -> Any:
-    """What to do with each batch of changed orders: correct the totals in `root`."""
+    """Make the function that corrects the totals in `root` for each batch of changed orders."""
 
     def correct(changes: DataFrame, batch: int) -> None:
         delta = changes.groupBy("customer").agg(
@@ -58,7 +58,7 @@ def keep(spark: SparkSession, root: str) -> Any:
         if batch == 0:
             old = spark.createDataFrame([], "customer long, amount long, orders long, w long")
         else:
-            # The state before this batch, also if the batch is run again.
+            # Read the state before this batch, even if Spark runs the batch again.
             old = read(spark, root, asOfStep=batch, consolidate=True)
         old = old.join(delta.select("customer"), "customer", "left_semi")
         new = old.unionByName(
@@ -81,6 +81,7 @@ def read(spark: SparkSession, root: str, **options: Any) -> DataFrame:
 
 
 def main() -> None:
+    """Write the orders, follow them with a stream, and check the totals of every step."""
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.sql.shuffle.partitions", "4")
     spark = ffq.configure(builder).getOrCreate()
@@ -95,10 +96,10 @@ def main() -> None:
     query = stream.writeStream.foreachBatch(keep(spark, totals)).trigger(availableNow=True)
     query.option("checkpointLocation", f"{folder}/checkpoint").start().awaitTermination()
     for step in range(1, STEPS + 1):
-        kept = read(spark, totals, asOfStep=step, consolidate=True).drop("w")
-        anew = totals_of(read(spark, orders, asOfStep=step))
-        same = sorted(kept.collect()) == sorted(anew.collect())
-        print(f"step {step}: {kept.count()} customers, equal to the sums made anew: {same}")
+        totals_kept = read(spark, totals, asOfStep=step, consolidate=True).drop("w")
+        expected = totals_of(read(spark, orders, asOfStep=step))
+        same = sorted(totals_kept.collect()) == sorted(expected.collect())
+        print(f"step {step}: {totals_kept.count()} customers, equal to all orders: {same}")
         if not same:
             sys.exit(f"step {step} differs")
     spark.stop()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ffq_spark.exchange.attempts.task_log import AttemptLog, read_logs
+from ffq_spark.exchange.attempts.task_log import TaskLog, read_logs
 from ffq_spark.store import Store
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -56,5 +56,5 @@ def test_a_lost_executor(cluster: Any, root: str, tmp_path: Path) -> None:
     assert task.executor in {event["executor"] for event in events}
 
 
-def _logs(root: str) -> list[AttemptLog]:
+def _logs(root: str) -> list[TaskLog]:
     return list(read_logs(Store(root)).values())

@@ -13,7 +13,7 @@ from typing import Any
 from conftest import Place
 from gc_scene import Scene
 
-from ffq_spark.exchange.attempts.task_log import AttemptLog, read_logs
+from ffq_spark.exchange.attempts.task_log import TaskLog, read_logs
 from ffq_spark.exchange.ledger import leases
 from ffq_spark.format.ids import now_ms
 from ffq_spark.format.records import LeaseRecord
@@ -92,8 +92,8 @@ class Driver(Scene):
         own = {"task": number, "map_task": number, "speculative": False, "launch_ms": 5}
         return self.event(kind, **{**known, **own, **values})
 
-    def log(self) -> AttemptLog:
-        return read_logs(self.store, self.query).get(self.query, AttemptLog())
+    def log(self) -> TaskLog:
+        return read_logs(self.store, self.query).get(self.query, TaskLog())
 
     def lease(self) -> LeaseRecord | None:
         return leases.read(self.store, APP)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ffq_spark.errors import CorruptIndex
 from ffq_spark.exchange.attempts import stored
-from ffq_spark.exchange.attempts.task_log import AttemptLog, SparkTask, read_logs
+from ffq_spark.exchange.attempts.task_log import SparkTask, TaskLog, read_logs
 from ffq_spark.exchange.ledger.claims import Claim, standing
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.format import paths
@@ -105,7 +105,7 @@ def _with_index(store: Store, id: AttemptId, state: str) -> AttemptState:
 
 
 def _with_tasks(
-    states: list[AttemptState], log: AttemptLog | None, query: int
+    states: list[AttemptState], log: TaskLog | None, query: int
 ) -> Iterator[AttemptState]:
     if log is None:
         yield from states

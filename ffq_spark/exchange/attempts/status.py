@@ -7,7 +7,7 @@ from enum import Enum
 
 from ffq_spark.errors import QueryNotFound
 from ffq_spark.exchange.attempts import stored
-from ffq_spark.exchange.attempts.task_log import AttemptLog, read_logs
+from ffq_spark.exchange.attempts.task_log import TaskLog, read_logs
 from ffq_spark.exchange.ledger.cancel import read_cancel
 from ffq_spark.exchange.ledger.claims import Claim, standing
 from ffq_spark.exchange.ledger.ledger import Ledger
@@ -74,7 +74,7 @@ def all_statuses(store: Store) -> list[QueryStatus]:
 
 
 def _status(
-    store: Store, record: QueryRecord, outcome: OutcomeRecord | None, log: AttemptLog | None
+    store: Store, record: QueryRecord, outcome: OutcomeRecord | None, log: TaskLog | None
 ) -> QueryStatus:
     state, message = _state(store, record, outcome, log)
     done, total = _tasks(outcome, log)
@@ -85,7 +85,7 @@ def _status(
 
 
 def _state(
-    store: Store, record: QueryRecord, outcome: OutcomeRecord | None, log: AttemptLog | None
+    store: Store, record: QueryRecord, outcome: OutcomeRecord | None, log: TaskLog | None
 ) -> tuple[QueryState, str]:
     if outcome is not None:
         if outcome.exchange is not None and standing(store, outcome) is Claim.LOST:
@@ -100,7 +100,7 @@ def _state(
     return (QueryState.RUNNING if busy else QueryState.QUEUED), message
 
 
-def _tasks(outcome: OutcomeRecord | None, log: AttemptLog | None) -> tuple[int | None, int | None]:
+def _tasks(outcome: OutcomeRecord | None, log: TaskLog | None) -> tuple[int | None, int | None]:
     if outcome is not None and outcome.step is not None:
         count = len(outcome.step.attempts)
         return count, count

@@ -37,7 +37,7 @@ class SparkTask:
 
 
 @dataclass
-class AttemptLog:
+class TaskLog:
     """The tasks of one query, the task counts of its stages, and all other events."""
 
     tasks: dict[int, SparkTask] = field(default_factory=dict)
@@ -81,7 +81,7 @@ def write_events(
     store.write(paths.attempt_log(initiator, query, part), [lines.encode()])
 
 
-def read_logs(store: Store, query: int | None = None) -> dict[int, AttemptLog]:
+def read_logs(store: Store, query: int | None = None) -> dict[int, TaskLog]:
     """Read the logs of all queries, or of one.
 
     Skip lines that cannot be read: the logs only explain what storage decides.
@@ -93,10 +93,10 @@ def read_logs(store: Store, query: int | None = None) -> dict[int, AttemptLog]:
             number = paths.parse_number(entry.name.split(".", 1)[0])
             if number is not None and query in (None, number):
                 files.append((number, f"{folder}/{entry.name}"))
-    logs: dict[int, AttemptLog] = {}
+    logs: dict[int, TaskLog] = {}
     pieces = store.read_many([path for _, path in files])
     for (number, _), data in zip(files, pieces, strict=True):
-        log = logs.setdefault(number, AttemptLog())
+        log = logs.setdefault(number, TaskLog())
         for line in (data or b"").splitlines():
             try:
                 log.add(json.loads(line))
