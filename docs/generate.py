@@ -98,10 +98,10 @@ that failed would be run again. A commit asks storage that fails a few times bef
 | code | class | rows | meaning | what to do |
 |---|---|---|---|---|
 """
-    for kind in all_errors():
-        meaning = (kind.__doc__ or "").strip()
-        text += f"| `{kind.code}` | {kind.error_class.value} | {kind.rows.value} | {meaning} "
-        text += f"| {kind.remedy} |\n"
+    for error in errors.every_error():
+        meaning = (error.__doc__ or "").strip()
+        text += f"| `{error.code}` | {error.error_class.value} | {error.rows.value} | {meaning} "
+        text += f"| {error.remedy} |\n"
     return text
 
 
@@ -192,12 +192,6 @@ Without the plugin you can set both. The first makes writes of rows faster, and 
 `pruneByFilters` need the second.
 """
     return text
-
-
-def all_errors() -> list[type[errors.FfqError]]:
-    found = [value for value in vars(errors).values() if isinstance(value, type)]
-    named = [kind for kind in found if issubclass(kind, errors.FfqError) and "code" in vars(kind)]
-    return sorted((kind for kind in named if kind is not errors.FfqError), key=lambda k: k.code)
 
 
 def main() -> int:

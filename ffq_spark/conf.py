@@ -16,13 +16,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-SPARK = "4.3."
-"""The Spark that the jar is built for; on others the bridge stays off."""
+from ffq_spark import shared_names
 
-SOCKETS = "spark.python.unix.domain.socket.enabled"
-SOCKET_DIR = "spark.python.unix.domain.socket.dir"
-# A socket's path has at most 104 characters, and Spark's file name takes 43 of them.
-SOCKET_DIR_LENGTH = 61
+SPARK = shared_names.Setting.SPARK_LINE
+SOCKETS = shared_names.Setting.SOCKETS
+SOCKET_DIR = shared_names.Setting.SOCKET_DIR
+SOCKET_DIR_LENGTH = shared_names.Setting.SOCKET_DIR_LENGTH
 
 _TEMPORARY = re.compile(r"-Djava\.io\.tmpdir=[\"']?([^\s\"']+)")
 
@@ -68,7 +67,7 @@ PLUGIN = (
         others="The listener hears of all jobs and records those that write an exchange.",
     ),
     Setting(
-        name="spark.sql.extensions",
+        name=shared_names.Setting.EXTENSIONS,
         value="io.ffq.spark.FfqExtensions",
         default="",
         reason="Gives each scan a plan of its own that filters prune, and each write its number, "
@@ -144,7 +143,11 @@ def fast(settings: Mapping[str, str]) -> dict[str, str]:
     >>> SOCKETS in fast({"spark.master": "local[2]"}), SOCKETS in fast({"spark.master": "yarn"})
     (True, False)
     """
-    refused = {SOCKETS} if "PYSPARK_UDS_MODE" in os.environ or sockets_fail(settings) else set()
+    refused = (
+        {SOCKETS}
+        if shared_names.Setting.SOCKETS_VARIABLE in os.environ or sockets_fail(settings)
+        else set()
+    )
     return {name: value for name, value in FAST.items() if name not in refused}
 
 
@@ -161,7 +164,9 @@ def sockets_fail(settings: Mapping[str, str]) -> str:
     if settings.get("spark.master", "").startswith("yarn"):
         return "YARN's temporary directories have paths too long for a socket"
     for name, value in settings.items():
-        directory = _TEMPORARY.search(value) if name.endswith("JavaOptions") else None
+        directory = (
+            _TEMPORARY.search(value) if name.endswith(shared_names.Setting.JAVA_OPTIONS) else None
+        )
         if directory and len(directory[1]) > SOCKET_DIR_LENGTH:
             return (
                 f"the temporary directory's path has {len(directory[1])} characters, and a "

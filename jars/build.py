@@ -8,6 +8,7 @@ declares, and the PySpark version, so that a test can build it again and compare
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -16,8 +17,10 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from ffq_spark import errors
 from ffq_spark.conf import FAST, REDACTION
 from ffq_spark.options import WriteOptions, known_names, session_options
+from ffq_spark.shared_names import OBJECTS, constants
 
 HERE = Path(__file__).resolve().parent
 TARGET = HERE.parent / "ffq_spark" / "jars" / "ffq-spark.jar"
@@ -37,10 +40,33 @@ def main() -> None:
 def build(target: Path) -> None:
     """Compile all sources and pack the classes and the properties files into a jar."""
     sources = sorted((HERE / "src").rglob("*.scala"))
-    with tempfile.TemporaryDirectory() as folder:
-        _compile(sources, folder)
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as generated:
+        shared = Path(generated, "Shared.scala")
+        shared.write_text(shared_source())
+        _compile([*sources, shared], folder)
         target.parent.mkdir(parents=True, exist_ok=True)
         _pack(Path(folder), target)
+
+
+def shared_source() -> str:
+    """The Scala source of the names that both languages use, from their declaration in Python.
+
+    >>> "final val Misplaced = \\"FFQ_MISPLACED\\"" in shared_source()
+    True
+    """
+    objects = {names.__name__: constants(names) for names in OBJECTS}
+    codes = (error.code for error in errors.every_error())
+    objects["ErrorCode"] = {code.removeprefix("FFQ_"): code for code in codes}
+    lines = ["package io.ffq.spark", "", "private[spark] object Shared {"]
+    for name, values in objects.items():
+        lines.append(f"  object {name} {{")
+        lines += [f"    final val {_scala(key)} = {json.dumps(values[key])}" for key in values]
+        lines.append("  }")
+    return "\n".join([*lines, "}", ""])
+
+
+def _scala(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))
 
 
 def _compile(sources: list[Path], folder: str) -> None:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
+from pathlib import Path
 
 import pytest
 
 from ffq_spark import errors
 from ffq_spark.errors import ErrorClass, FfqError, Rows
+from ffq_spark.options import ReadOptions, ServeOptions, WriteOptions, environment_name
+
+ROOT = Path(__file__).parent.parent
+LITERAL = re.compile(r"(?<![A-Za-z_])FFQ_[A-Z]+(?:_[A-Z]+)*")
 
 # Users match on these: a code is never renamed and never given to another error.
 CODES = {
@@ -22,23 +28,33 @@ CODES = {
     "CorruptIndex": "FFQ_CORRUPT_INDEX",
     "CorruptPart": "FFQ_CORRUPT_PART",
     "CorruptRecord": "FFQ_CORRUPT_RECORD",
+    "DuplicateBatch": "FFQ_DUPLICATE_BATCH",
     "ExchangeMismatch": "FFQ_EXCHANGE_MISMATCH",
     "ExchangeNotFound": "FFQ_EXCHANGE_NOT_FOUND",
     "Fenced": "FFQ_FENCED",
     "Forbidden": "FFQ_FORBIDDEN",
     "FutureFormat": "FFQ_FUTURE_FORMAT",
     "KeyColumnMissing": "FFQ_COLUMN_MISSING",
+    "Lost": "FFQ_LOST",
+    "Misplaced": "FFQ_MISPLACED",
+    "NoAnswer": "FFQ_NO_ANSWER",
     "NoAttempts": "FFQ_NO_ATTEMPTS",
+    "NoCommonVersion": "FFQ_NO_COMMON_VERSION",
+    "NoOffsets": "FFQ_NO_OFFSETS",
     "NotRegistered": "FFQ_NOT_REGISTERED",
     "PartitionNotFound": "FFQ_PARTITION_NOT_FOUND",
     "QueryEnded": "FFQ_QUERY_ENDED",
     "QueryExists": "FFQ_QUERY_EXISTS",
     "QueryFailed": "FFQ_QUERY_FAILED",
     "QueryNotFound": "FFQ_QUERY_NOT_FOUND",
+    "Replaced": "FFQ_REPLACED",
+    "ReplayMismatch": "FFQ_REPLAY_MISMATCH",
     "StepExpired": "FFQ_STEP_EXPIRED",
+    "StepGap": "FFQ_STEP_GAP",
     "StepNotFound": "FFQ_STEP_NOT_FOUND",
     "StoreFailed": "FFQ_STORE_FAILED",
     "StoreUnsafe": "FFQ_STORE_UNSAFE",
+    "StreamOwned": "FFQ_STREAM_OWNED",
     "TicketStale": "FFQ_TICKET_STALE",
     "TimedOut": "FFQ_TIMED_OUT",
     "Unauthenticated": "FFQ_UNAUTHENTICATED",
@@ -70,8 +86,26 @@ LEAVES = sorted(
 
 def test_codes_are_stable() -> None:
     """A new error is added to the list above; an old one stays as it is."""
-    found = {kind.__name__: kind.code for kind in LEAVES}
-    assert {name: found.get(name) for name in CODES} == CODES
+    assert {kind.__name__: kind.code for kind in LEAVES} == CODES
+    assert errors.every_error() == sorted(LEAVES, key=lambda kind: kind.code)
+
+
+def sources() -> list[Path]:
+    return [*(ROOT / "ffq_spark").rglob("*.py"), *(ROOT / "jars" / "src").rglob("*.scala")]
+
+
+def test_every_code_in_the_sources_is_declared() -> None:
+    """Names of environment variables look like codes; the options declare them."""
+    kinds = (WriteOptions, ReadOptions, ServeOptions)
+    variables = {environment_name(f.metadata["name"]) for kind in kinds for f in kind.declared()}
+    declared = {*CODES.values(), FfqError.code, *variables}
+    literals = {
+        (path.relative_to(ROOT).as_posix(), literal)
+        for path in sources()
+        for literal in LITERAL.findall(path.read_text())
+    }
+    assert {code for _, code in literals} >= set(CODES.values())
+    assert sorted((path, code) for path, code in literals if code not in declared) == []
 
 
 def test_only_errors_behind_the_outcome_say_that_rows_may_count() -> None:
@@ -114,4 +148,9 @@ class TestEveryError:
 
     def test_its_documentation_says_what_it_means(self, kind: type[FfqError]) -> None:
         assert kind.__doc__ and kind.__doc__.strip().endswith(".")
-        assert not kind.remedy.endswith(".")
+
+    def test_it_has_a_remedy(self, kind: type[FfqError]) -> None:
+        assert kind.remedy.strip() and not kind.remedy.endswith(".")
+
+    def test_a_remedy_that_the_message_holds_is_not_repeated(self, kind: type[FfqError]) -> None:
+        assert str(kind(f"late. {kind.remedy}")).count(kind.remedy) == 1

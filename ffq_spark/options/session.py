@@ -11,15 +11,9 @@ from ffq_spark.options.reading import ReadOptions
 from ffq_spark.options.serving import ServeOptions
 from ffq_spark.options.storage import CONF_PREFIX, STORAGE_PREFIX
 from ffq_spark.options.writing import WriteOptions
+from ffq_spark.shared_names import PluginSetting, constants
 
-PLUGIN_SETTINGS = (
-    "python",
-    "lease.seconds",
-    "cleanup.enabled",
-    "cleanup.interval",
-    "cleanup.ttl",
-    "planner.enabled",
-)
+PLUGIN_SETTINGS = tuple(str(name) for name in constants(PluginSetting).values())
 """Names below `spark.ffq.` that the plugin itself reads."""
 
 _KINDS: tuple[type[Options], ...] = (WriteOptions, ReadOptions, ServeOptions)

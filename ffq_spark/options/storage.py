@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ffq_spark.errors import BadOption
+from ffq_spark.shared_names import Setting
 
-CONF_PREFIX = "spark.ffq."
-STORAGE_PREFIX = "storage."
+CONF_PREFIX = Setting.PREFIX
+STORAGE_PREFIX = Setting.STORAGE
 
 
 def storage_options(

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from ffq_spark.exchange.compute.pruning import Predicate
 from ffq_spark.format.records import ExchangeRecord
+from ffq_spark.shared_names import FilterField
 from ffq_spark.spark.types import spark_arrow_schema, spark_schema
 
 
@@ -32,15 +33,15 @@ def decode_conditions(
     written = exchange.schema
     found = []
     for condition in conditions:
-        name = condition["column"]
+        name = condition[FilterField.COLUMN]
         if name not in written.names:
             continue
         kinds = seen.field(name).type, written.field(name).type
         try:
-            values = tuple(_value(value, *kinds) for value in condition["values"])
+            values = tuple(_value(value, *kinds) for value in condition[FilterField.VALUES])
         except (pa.ArrowException, ValueError, OverflowError):
             continue
-        found.append(Predicate(name, condition["op"], values))
+        found.append(Predicate(name, condition[FilterField.OP], values))
     return found
 
 

@@ -18,6 +18,7 @@ from ffq_spark.exchange.scan.placement import placed_by, sorted_by
 from ffq_spark.exchange.scan.snapshot import Snapshot
 from ffq_spark.exchange.scan.tasks import partition_tasks, read_tasks
 from ffq_spark.options import ReadOptions
+from ffq_spark.shared_names import Metric, PlanField
 from ffq_spark.spark.conditions import decode_conditions
 from ffq_spark.spark.plan_note import PlanNote, PlanRequest, place_mark
 from ffq_spark.spark.read_task import ReadTask, chosen_parts, needed_of
@@ -55,14 +56,14 @@ def own_plan(
         batches = read_tasks(parts, options) or [pa.RecordBatch.from_pylist([], parts.schema)]
         tasks = [ReadTask(batch, exchange, reports=request.report) for batch in batches]
     note = {
-        "keys": list(keys),
-        "order": list(order),
-        "partitions": snapshot.exchange.partitions,
-        "tasks": [_sizes(batch) for batch in batches],
+        PlanField.KEYS: list(keys),
+        PlanField.ORDER: list(order),
+        PlanField.PARTITIONS: snapshot.exchange.partitions,
+        PlanField.TASKS: [_sizes(batch) for batch in batches],
         **_totals(snapshot, parts),
         # The rows of a Z-set are not known before its weights are summed.
-        "counts": not options.consolidate,
-        "bounds": {} if options.consolidate else _bounds(snapshot, options, request.bounds),
+        PlanField.COUNTS: not options.consolidate,
+        PlanField.BOUNDS: {} if options.consolidate else _bounds(snapshot, options, request.bounds),
     }
     return [PlanNote.of(note), *tasks]
 
@@ -112,11 +113,11 @@ def _sizes(parts: pa.RecordBatch) -> list[int]:
 def _totals(snapshot: Snapshot, parts: pa.Table) -> dict[str, Any]:
     read = len(np.unique(parts["reduce"].to_numpy()))
     return {
-        "rows": int(np.sum(parts["rows"].to_numpy())),
-        "bytes": int(np.sum(parts["bytes"].to_numpy())),
-        "parts": parts.num_rows,
-        "parts_pruned": snapshot.num_parts - parts.num_rows,
-        "partitions_read": read,
-        "partitions_pruned": snapshot.exchange.partitions - read,
-        "replaced": 0 if snapshot.newest is None else snapshot.newest - len(snapshot.steps),
+        Metric.ROWS: int(np.sum(parts["rows"].to_numpy())),
+        Metric.BYTES: int(np.sum(parts["bytes"].to_numpy())),
+        Metric.PARTS: parts.num_rows,
+        Metric.PARTS_PRUNED: snapshot.num_parts - parts.num_rows,
+        Metric.PARTITIONS_READ: read,
+        Metric.PARTITIONS_PRUNED: snapshot.exchange.partitions - read,
+        Metric.REPLACED: 0 if snapshot.newest is None else snapshot.newest - len(snapshot.steps),
     }

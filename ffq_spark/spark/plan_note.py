@@ -16,10 +16,10 @@ from pyspark.accumulators import Accumulator, AccumulatorParam
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
+from ffq_spark.shared_names import Metric, PlanField
 from ffq_spark.store import ReadTotals
 
-_REQUEST = "ffq.plan"
-_BEGIN, _END = b"\x01ffq<", b">ffq\x01"
+_BEGIN, _END = PlanField.BEGIN.encode(), PlanField.END.encode()
 # Spark counts its own up from 0, and special ones down.
 _REPORT = -(1 << 20)
 
@@ -48,14 +48,14 @@ def requested(schema: StructType) -> PlanRequest | None:
     PlanRequest(partitions=8, order=('k',), bounds=(), report=False, filters=())
     """
     for field in schema.fields:
-        if _REQUEST in field.metadata:
-            document = json.loads(field.metadata[_REQUEST])
+        if PlanField.REQUEST in field.metadata:
+            document = json.loads(field.metadata[PlanField.REQUEST])
             return PlanRequest(
-                int(document["partitions"]),
-                tuple(document["order"]),
-                tuple(document["bounds"]),
-                bool(document["report"]),
-                tuple(document["filters"]),
+                int(document[PlanField.PARTITIONS]),
+                tuple(document[PlanField.ORDER]),
+                tuple(document[PlanField.BOUNDS]),
+                bool(document[PlanField.REPORT]),
+                tuple(document[PlanField.FILTERS]),
             )
     return None
 
@@ -97,10 +97,10 @@ def report(totals: ReadTotals) -> None:
     the plugin does not run must not report.
     """
     facts = {
-        "requests": totals.requests,
-        "bytes": totals.bytes,
-        "peak_bytes": totals.peak_bytes,
-        "waited_ms": int(totals.waited_seconds * 1000),
+        Metric.REQUESTS: totals.requests,
+        Metric.BYTES: totals.bytes,
+        Metric.PEAK_BYTES: totals.peak_bytes,
+        Metric.WAITED_MS: int(totals.waited_seconds * 1000),
     }
     Accumulator(_REPORT, between_marks(json.dumps(facts)), _Latest())
 

@@ -25,6 +25,7 @@ from ffq_spark.options import (
     refuse_unknown_settings,
     storage_options,
 )
+from ffq_spark.shared_names import Source
 from ffq_spark.spark.reader import ExchangeReader, PushingReader
 from ffq_spark.spark.stream_writer import ExchangeStreamWriter
 from ffq_spark.spark.types import exchange_schema, output_columns, spark_schema
@@ -49,7 +50,7 @@ class FfqShuffleSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        return "ffqshuffle"
+        return Source.FORMAT
 
     def store(self, *, unsafe_commit: bool = False) -> Store:
         """The storage of this source's path."""

@@ -29,6 +29,7 @@ from ffq_spark.exchange.attempts.task_log import Event, write_events
 from ffq_spark.exchange.ledger.abandon import end_abandoned
 from ffq_spark.exchange.ledger.cancel import read_cancel
 from ffq_spark.exchange.maintenance.gc import collect_garbage
+from ffq_spark.shared_names import StewardEvent, StewardOrder
 from ffq_spark.spark.lease_keeper import LeaseKeeper
 from ffq_spark.store import Store
 
@@ -87,35 +88,35 @@ class Steward:
 
     def take(self, event: Event) -> None:
         """Handle one event of the driver's."""
-        kind = event["event"]
-        if kind == "hello":
+        kind = event[StewardEvent.KIND]
+        if kind == StewardEvent.HELLO:
             self._hello(event)
-        elif kind == "open":
+        elif kind == StewardEvent.OPEN:
             self._open(event)
-        elif kind == "ended":
+        elif kind == StewardEvent.ENDED:
             self._ended(event)
-        elif kind == "beat":
+        elif kind == StewardEvent.BEAT:
             self._beat()
-        elif kind == "bye":
+        elif kind == StewardEvent.BYE:
             self.look()
             self.flush()
             self._keeper.release()
-        elif kind != "root":
+        elif kind != StewardEvent.ROOT:
             self._record(event)
 
     def _hello(self, event: Event) -> None:
-        self._initiator = event["initiator"]
-        self._first_piece = event.get("run", 0) * _PIECES_PER_RUN
-        if event.get("cleanup"):
+        self._initiator = event[StewardEvent.INITIATOR]
+        self._first_piece = event.get(StewardEvent.RUN, 0) * _PIECES_PER_RUN
+        if event.get(StewardEvent.CLEANUP):
             self._cleanup = {
-                "interval": event["cleanup_interval_seconds"],
-                "ttl_ms": event["cleanup_ttl_seconds"] * 1000,
+                "interval": event[StewardEvent.CLEANUP_INTERVAL_SECONDS],
+                "ttl_ms": event[StewardEvent.CLEANUP_TTL_SECONDS] * 1000,
             }
 
     def _open(self, event: Event) -> None:
-        known = self._queries.get(event["query"])
+        known = self._queries.get(event[StewardEvent.QUERY])
         if known is None:
-            query = Query(event["query"], event["root"], self._first_piece)
+            query = Query(event[StewardEvent.QUERY], event[StewardEvent.ROOT], self._first_piece)
             self._queries[query.number] = query
         else:
             # A write that failed before its query began may be made again with the same number.
@@ -124,21 +125,26 @@ class Steward:
             self._keeper.opened(known.root, known.number)
 
     def _ended(self, event: Event) -> None:
-        query = self._queries.get(event["query"])
+        query = self._queries.get(event[StewardEvent.QUERY])
         if query is None:
             # A write without a job, or one that ended while no steward ran.
-            query = Query(event["query"], event["root"], self._first_piece)
+            query = Query(event[StewardEvent.QUERY], event[StewardEvent.ROOT], self._first_piece)
             self._queries[query.number] = query
         if query.given_up_ms is None:
-            query.given_up_ms = event["time"]
+            query.given_up_ms = event[StewardEvent.TIME]
 
     def _record(self, event: Event) -> None:
-        query = self._queries.get(event["query"])
+        query = self._queries.get(event[StewardEvent.QUERY])
         if query is None:
             return
-        query.pending.append({k: v for k, v in event.items() if k not in ("root", "query")})
+        query.pending.append(
+            {k: v for k, v in event.items() if k not in (StewardEvent.ROOT, StewardEvent.QUERY)}
+        )
         # Not at every event beyond the limit: storage that fails would hold up everything else.
-        if event["event"] == "job_end" or len(query.pending) % _FLUSH_EVENTS == 0:
+        if (
+            event[StewardEvent.KIND] == StewardEvent.JOB_END
+            or len(query.pending) % _FLUSH_EVENTS == 0
+        ):
             query.flush_due = True
             self._try(self._flush, query)
 
@@ -175,7 +181,13 @@ class Steward:
         request = read_cancel(self._keeper.store(query.root), query.number)
         if request is not None and not query.canceled:
             message = f"[FFQ_CANCELED] canceled by {request.who}: {request.message}"
-            self._order({"order": "cancel", "query": query.number, "message": message})
+            self._order(
+                {
+                    StewardOrder.KIND: StewardOrder.CANCEL,
+                    StewardOrder.QUERY: query.number,
+                    StewardOrder.MESSAGE: message,
+                }
+            )
             query.canceled = True
 
     def _settle(self, query: Query, given_up_ms: int) -> None:
@@ -185,7 +197,7 @@ class Steward:
         if outcome is not None or query.beats_left <= 0:
             query.is_settled = True
             self._keeper.settled(query.root, query.number)
-            self._order({"order": "settled", "query": query.number})
+            self._order({StewardOrder.KIND: StewardOrder.SETTLED, StewardOrder.QUERY: query.number})
 
     def flush(self) -> None:
         """Store all recorded events."""
@@ -289,16 +301,16 @@ def _listen(
 
 
 def _keep_leases(keeper: LeaseKeeper, orders: Orders, event: Event) -> None:
-    kind = event["event"]
-    if kind == "hello":
-        keeper.start(event["initiator"], event["lease_seconds"])
-    elif kind in ("open", "root"):
-        keeper.add(event["root"], event["storage"])
-        if kind == "open":
-            keeper.opened(event["root"], event["query"])
-    elif kind == "beat":
+    kind = event[StewardEvent.KIND]
+    if kind == StewardEvent.HELLO:
+        keeper.start(event[StewardEvent.INITIATOR], event[StewardEvent.LEASE_SECONDS])
+    elif kind in (StewardEvent.OPEN, StewardEvent.ROOT):
+        keeper.add(event[StewardEvent.ROOT], event[StewardEvent.STORAGE])
+        if kind == StewardEvent.OPEN:
+            keeper.opened(event[StewardEvent.ROOT], event[StewardEvent.QUERY])
+    elif kind == StewardEvent.BEAT:
         keeper.beat()
-        orders.give({"order": "answer"})
+        orders.give({StewardOrder.KIND: StewardOrder.ANSWER})
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ffq_spark.format import paths
+from ffq_spark.shared_names import StewardEvent
 from ffq_spark.store import Store
 
 Event = Mapping[str, Any]
@@ -46,8 +47,8 @@ class TaskLog:
 
     def add(self, event: Event) -> None:
         """Add one event; the end of a task may arrive without its start."""
-        name = event.get("event")
-        if name in ("task_start", "task_end"):
+        name = event.get(StewardEvent.KIND)
+        if name in (StewardEvent.TASK_START, StewardEvent.TASK_END):
             names = SparkTask.__dataclass_fields__
             task = SparkTask(**{key: value for key, value in event.items() if key in names})
             if not all(isinstance(n, int) for n in (task.task, task.map_task, task.stage)):
@@ -55,7 +56,7 @@ class TaskLog:
             earlier = self.tasks.get(task.task)
             if earlier is None or earlier.state == "RUNNING":
                 self.tasks[task.task] = task
-        elif name == "job_start":
+        elif name == StewardEvent.JOB_START:
             self.totals[int(event["stage"])] = int(event["tasks"])
             self.events.append(event)
         else:

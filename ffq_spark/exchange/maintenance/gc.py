@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from ffq_spark.errors import BadOption, CorruptRecord, FfqError
+from ffq_spark.errors import BadOption, CorruptRecord, FfqError, Lost
 from ffq_spark.exchange.attempts import stored
 from ffq_spark.exchange.attempts.resolution import check_rule
 from ffq_spark.exchange.ledger import claims, leases
@@ -171,7 +171,7 @@ class _GcRun:
             self._report.fenced.append(query)
             return OutcomeRecord(query, Outcome.LOST, self._now, "")
         message = f"the lease of {record.initiator} is gone"
-        outcome = self._ledger.end(query, Outcome.LOST, message, code="FFQ_LOST")
+        outcome = self._ledger.end(query, Outcome.LOST, message, code=Lost.code)
         # A commit that came first still needs its marker, because it may not be published yet.
         if outcome.outcome is Outcome.LOST:
             self._store.delete(paths.pending(query))

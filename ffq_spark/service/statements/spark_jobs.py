@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ffq_spark.errors import Unsupported
+from ffq_spark.shared_names import Source
 
 
 class SparkJobs:
@@ -29,7 +30,7 @@ class SparkJobs:
         """Run a statement to its end, and write its rows to an exchange below the root."""
         with self._tagged(_tag(query)):
             frame = self._spark.sql(sql) if sql is not None else self._spark.table(view)
-            writer = frame.write.format("ffqshuffle").mode("append").option("partitions", "1")
+            writer = frame.write.format(Source.FORMAT).mode("append").option("partitions", "1")
             for name, value in self._storage.items():
                 text = value if isinstance(value, str) else json.dumps(value)
                 writer = writer.option(f"storage.{name}", text)

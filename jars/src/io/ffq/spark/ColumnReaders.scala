@@ -2,6 +2,7 @@ package io.ffq.spark
 
 import scala.util.control.NonFatal
 
+import io.ffq.spark.Shared.Metric
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.connector.metric.CustomTaskMetric
@@ -69,7 +70,7 @@ private class ColumnReaders(
       override def currentMetricsValues(): Array[CustomTaskMetric] =
         TaskReports.values(source, metrics) ++
           ScanMetrics.reported.map(name => ScanMetrics.task(name, reports.number(name))) :+
-          ScanMetrics.task("rows", rows)
+          ScanMetrics.task(Metric.Rows, rows)
     }
 }
 

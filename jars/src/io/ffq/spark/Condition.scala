@@ -3,6 +3,7 @@ package io.ffq.spark
 import java.util.Base64
 
 import com.fasterxml.jackson.databind.node.{ArrayNode, ObjectNode}
+import io.ffq.spark.Shared.FilterField
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.util.truncatedString
 import org.apache.spark.sql.internal.SQLConf
@@ -19,8 +20,8 @@ import org.apache.spark.unsafe.types.UTF8String
 private[spark] case class Condition(column: String, op: String, values: Seq[Literal]) {
 
   def write(document: ObjectNode): Unit = {
-    document.put("column", column).put("op", op)
-    values.foreach(Condition.write(_, document.withArrayProperty("values")))
+    document.put(FilterField.Column, column).put(FilterField.Op, op)
+    values.foreach(Condition.write(_, document.withArrayProperty(FilterField.Values)))
   }
 
   override def toString: String =

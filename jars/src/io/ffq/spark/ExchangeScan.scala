@@ -3,6 +3,7 @@ package io.ffq.spark
 import java.util.OptionalLong
 import java.util.concurrent.ConcurrentHashMap
 
+import io.ffq.spark.Shared.{ErrorCode, Metric, Source}
 import org.apache.spark.sql.connector.expressions.{Expressions, NamedReference}
 import org.apache.spark.sql.connector.expressions.filter.Predicate
 import org.apache.spark.sql.connector.metric.CustomMetric
@@ -68,7 +69,7 @@ private[spark] case class ExchangeScan(
   private def plan(request: PlanRequest): ScanPlan =
     plans.computeIfAbsent(request, _ => {
       val info = new ScanSource(shared)
-        .getOrCreateReadInfo(Settings.Format, options, request.addTo(columns), false)
+        .getOrCreateReadInfo(Source.Format, options, request.addTo(columns), false)
       PlanNote.in(info.partitions.head) match {
         case None => ScanPlan(info.func, info.partitions, None)
         case note => ScanPlan(info.func, info.partitions.tail, note)
@@ -94,8 +95,9 @@ private[spark] case class ExchangeScan(
   }
 
   private def refuseTasks(partitions: Int): Nothing = throw new IllegalStateException(
-    s"[FFQ_MISPLACED] the tasks of a scan of ${options.get("path")} are not its $partitions " +
-      "partitions in ascending order; set spark.ffq.planner.enabled=false and report this")
+    s"[${ErrorCode.Misplaced}] the tasks of a scan of ${options.get(Source.Path)} " +
+      s"are not its $partitions partitions in ascending order; " +
+      "set spark.ffq.planner.enabled=false and report this")
 
   def readers(plan: ScanPlan): PartitionReaderFactory = {
     val settings = PythonSettings.current()
@@ -107,9 +109,9 @@ private[spark] case class ExchangeScan(
   override def estimateStatistics(): Statistics = new Statistics {
 
     override def sizeInBytes(): OptionalLong =
-      known(note => (note.number("bytes") * share).ceil.toLong)
+      known(note => (note.number(Metric.Bytes) * share).ceil.toLong)
 
-    override def numRows(): OptionalLong = known(_.number("rows"))
+    override def numRows(): OptionalLong = known(_.number(Metric.Rows))
 
     private def known(value: PlanNote => Long): OptionalLong =
       note.fold(OptionalLong.empty())(note => OptionalLong.of(value(note)))
@@ -131,7 +133,7 @@ private[spark] case class ExchangeScan(
 /** Plans one scan of a Python source that several scans share. */
 private class ScanSource(shared: PythonDataSourceV2) extends PythonDataSourceV2 {
 
-  setShortName(Settings.Format)
+  setShortName(Source.Format)
 
   /** Without a user's schema Python returns its own, and remembers the snapshot it is of. */
   override def getOrCreateDataSourceInPython(

@@ -1,5 +1,6 @@
 package io.ffq.spark
 
+import io.ffq.spark.Shared.Source
 import org.apache.spark.ffq.Internals
 import org.apache.spark.sql.catalyst.expressions.{AttributeReference, Expression}
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
@@ -26,12 +27,12 @@ private object OwnPlans extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveOperators {
     case relation @ DataSourceV2Relation(Exchange(source, schema), output, _, _, options, _) =>
       // Asking Python for its schema makes it remember the newest step.
-      source.getOrCreateDataSourceInPython(Settings.Format, options, None)
+      source.getOrCreateDataSourceInPython(Source.Format, options, None)
       val table = new ExchangeTable(relation.table, source, schema)
       relation.copy(table = table, output = output.map(nullable))
     case stream: StreamingRelationV2 => stream.table match {
       case Exchange(source, schema) if stream.output.map(nullable) != stream.output =>
-        val loose = new PythonTable(source, Settings.Format, schema)
+        val loose = new PythonTable(source, Source.Format, schema)
         stream.copy(table = loose, output = stream.output.map(nullable))
       case _ => stream
     }
@@ -51,7 +52,7 @@ private object OwnPlans extends Rule[LogicalPlan] {
 
     /** None if Spark's table has no field that holds its source. */
     def unapply(table: Table): Option[(PythonDataSourceV2, StructType)] = table match {
-      case python: PythonTable if python.name() == Settings.Format =>
+      case python: PythonTable if python.name() == Source.Format =>
         field.map { field =>
           val source = field.get(python).asInstanceOf[PythonDataSourceV2]
           (source, Internals.nullable(python.schema()))

@@ -4,6 +4,7 @@ import java.security.SecureRandom
 
 import scala.jdk.CollectionConverters._
 
+import io.ffq.spark.Shared.{Setting, Source}
 import org.apache.spark.sql.{SparkSession, SparkSessionExtensions}
 import org.apache.spark.sql.catalyst.analysis.NamedRelation
 import org.apache.spark.sql.catalyst.plans.logical._
@@ -40,13 +41,13 @@ private case class StampWrites(session: SparkSession) extends Rule[LogicalPlan] 
       stamped(write).map(write.copy(_, writeOptions = Map.empty)).getOrElse(write)
     case batch: WriteToMicroBatchDataSource if Write.isExchange(batch.relation) =>
       val options = new CaseInsensitiveStringMap(batch.writeOptions.asJava)
-      if (options.containsKey(Write.Initiator)) batch
+      if (options.containsKey(Source.Initiator)) batch
       else batch.copy(writeOptions = stamp(options).asScala.toMap)
     case other => other
   }
 
   private def stamped(write: V2WriteCommand): Option[DataSourceV2Relation] =
-    Write.relation(write).filterNot(_.options.containsKey(Write.Initiator)).map { relation =>
+    Write.relation(write).filterNot(_.options.containsKey(Source.Initiator)).map { relation =>
       relation.copy(options = new CaseInsensitiveStringMap(stamp(relation.options)))
     }
 
@@ -54,9 +55,9 @@ private case class StampWrites(session: SparkSession) extends Rule[LogicalPlan] 
   private def stamp(options: CaseInsensitiveStringMap): java.util.Map[String, String] = {
     val context = session.sparkContext
     val own = Map(
-      "query" -> QueryNumber.next().toString,
-      Write.Initiator -> Settings.initiator(context.applicationId),
-      "leaseSeconds" -> Settings.leaseSeconds(context.getConf).toString)
+      Source.Query -> QueryNumber.next().toString,
+      Source.Initiator -> Settings.initiator(context.applicationId),
+      Source.LeaseSeconds -> Settings.leaseSeconds(context.getConf).toString)
     val merged = new java.util.HashMap[String, String](options.asCaseSensitiveMap())
     (Settings.writeOptions(session.conf.getAll) ++ own).foreach {
       case (name, value) => if (!options.containsKey(name)) merged.put(name, value)
@@ -70,8 +71,6 @@ private[spark] case class Write(root: String, query: Long, storage: Map[String, 
 
 private[spark] object Write {
 
-  val Initiator = "initiator"
-
   /** The relation to which a command writes, if it is an exchange. */
   def relation(write: V2WriteCommand): Option[DataSourceV2Relation] = write.table match {
     case relation: DataSourceV2Relation if isExchange(relation) => Some(relation)
@@ -79,7 +78,7 @@ private[spark] object Write {
   }
 
   def isExchange(relation: NamedRelation): Boolean = relation match {
-    case known: DataSourceV2Relation => known.table.name() == Settings.Format
+    case known: DataSourceV2Relation => known.table.name() == Source.Format
     case _ => false
   }
 
@@ -88,11 +87,11 @@ private[spark] object Write {
     case write: V2WriteCommand => relation(write).map(_.options)
     case batch: WriteToMicroBatchDataSource if isExchange(batch.relation) =>
       Some(new CaseInsensitiveStringMap(batch.writeOptions.asJava))
-  }.flatten.filter(_.containsKey(Initiator)).map { options =>
+  }.flatten.filter(_.containsKey(Source.Initiator)).map { options =>
     val storage = options.asCaseSensitiveMap().asScala.filter { case (name, _) =>
-      name.toLowerCase.startsWith("storage.")
+      name.toLowerCase.startsWith(Setting.Storage)
     }
-    Write(options.getOrDefault("path", ""), options.get("query").toLong, storage.toMap)
+    Write(options.getOrDefault(Source.Path, ""), options.get(Source.Query).toLong, storage.toMap)
   }
 }
 

@@ -3,6 +3,7 @@ package io.ffq.spark
 import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
+import io.ffq.spark.Shared.{StewardEvent => Event, TaskField}
 import org.apache.spark._
 import org.apache.spark.ffq.Internals
 import org.apache.spark.scheduler._
@@ -37,8 +38,8 @@ class FfqListener(conf: SparkConf) extends SparkListener {
       Cancels.started(execution.toLong, job.id)
       if (!Internals.feedsShuffle(stage) && !isBroadcast(event)) {
         stages.put(stage.stageId, job)
-        send(job, "job_start",
-          "stage" -> stage.stageId, "tasks" -> stage.numTasks, "time" -> event.time)
+        send(job, Event.JobStart,
+          TaskField.Stage -> stage.stageId, Event.Tasks -> stage.numTasks, Event.Time -> event.time)
       }
     }
   }
@@ -48,34 +49,36 @@ class FfqListener(conf: SparkConf) extends SparkListener {
       .exists(_.startsWith("broadcast exchange"))
 
   override def onTaskStart(event: SparkListenerTaskStart): Unit = of(event.stageId) { job =>
-    send(job, "task_start", task(event.stageId, event.stageAttemptId, event.taskInfo): _*)
+    send(job, Event.TaskStart, task(event.stageId, event.stageAttemptId, event.taskInfo): _*)
   }
 
   override def onTaskEnd(event: SparkListenerTaskEnd): Unit = of(event.stageId) { job =>
     val (state, reason) = TaskOutcome(event.reason)
-    send(job, "task_end", task(event.stageId, event.stageAttemptId, event.taskInfo) ++ Seq(
-      "finish_ms" -> event.taskInfo.finishTime, "state" -> state, "reason" -> reason): _*)
+    send(job, Event.TaskEnd, task(event.stageId, event.stageAttemptId, event.taskInfo) ++ Seq(
+      TaskField.FinishMs -> event.taskInfo.finishTime,
+      TaskField.State -> state,
+      TaskField.Reason -> reason): _*)
   }
 
   private def task(stage: Int, stageAttempt: Int, info: TaskInfo): Seq[(String, Any)] = Seq(
-    "stage" -> stage,
-    "stage_attempt" -> stageAttempt,
-    "map_task" -> info.partitionId,
-    "task" -> info.taskId,
-    "attempt_number" -> info.attemptNumber,
-    "executor" -> info.executorId,
-    "host" -> info.host,
-    "speculative" -> info.speculative,
-    "launch_ms" -> info.launchTime)
+    TaskField.Stage -> stage,
+    TaskField.StageAttempt -> stageAttempt,
+    TaskField.MapTask -> info.partitionId,
+    TaskField.Task -> info.taskId,
+    TaskField.AttemptNumber -> info.attemptNumber,
+    TaskField.Executor -> info.executorId,
+    TaskField.Host -> info.host,
+    TaskField.Speculative -> info.speculative,
+    TaskField.LaunchMs -> info.launchTime)
 
   override def onStageCompleted(event: SparkListenerStageCompleted): Unit =
     of(event.stageInfo.stageId) { job =>
       val info = event.stageInfo
-      send(job, "stage_end",
-        "stage" -> info.stageId,
-        "stage_attempt" -> info.attemptNumber(),
-        "state" -> info.failureReason.map(_ => "FAILED").getOrElse("SUCCESS"),
-        "reason" -> info.failureReason.getOrElse(""))
+      send(job, Event.StageEnd,
+        TaskField.Stage -> info.stageId,
+        TaskField.StageAttempt -> info.attemptNumber(),
+        TaskField.State -> info.failureReason.map(_ => "FAILED").getOrElse("SUCCESS"),
+        TaskField.Reason -> info.failureReason.getOrElse(""))
     }
 
   override def onJobEnd(event: SparkListenerJobEnd): Unit = guarded {
@@ -86,7 +89,7 @@ class FfqListener(conf: SparkConf) extends SparkListener {
           case JobSucceeded => ""
           case failed => TaskOutcome.firstLine(failed.toString)
         }
-        send(job, "job_end", "reason" -> reason, "time" -> event.time)
+        send(job, Event.JobEnd, TaskField.Reason -> reason, Event.Time -> event.time)
       }
     }
   }
@@ -100,8 +103,10 @@ class FfqListener(conf: SparkConf) extends SparkListener {
   override def onExecutorRemoved(event: SparkListenerExecutorRemoved): Unit = guarded {
     val running = jobs.synchronized(jobs.values().asScala.toSeq)
     running.distinctBy(_.write.query).foreach { job =>
-      send(job, "executor_lost",
-        "executor" -> event.executorId, "reason" -> event.reason, "time" -> event.time)
+      send(job, Event.ExecutorLost,
+        TaskField.Executor -> event.executorId,
+        TaskField.Reason -> event.reason,
+        Event.Time -> event.time)
     }
   }
 
@@ -113,8 +118,11 @@ class FfqListener(conf: SparkConf) extends SparkListener {
   }
 
   private def send(job: Job, event: String, values: (String, Any)*): Unit =
-    Steward.send(Seq("event" -> event, "root" -> job.write.root, "query" -> job.write.query,
-      "job" -> job.id) ++ values)
+    Steward.send(Seq(
+      Event.Kind -> event,
+      Event.Root -> job.write.root,
+      Event.Query -> job.write.query,
+      Event.Job -> job.id) ++ values)
 
   /** Report errors instead of throwing: Spark drops a listener that throws. */
   private def guarded(work: => Unit): Unit =

@@ -1,5 +1,6 @@
 package io.ffq.spark
 
+import io.ffq.spark.Shared.Source
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
@@ -87,7 +88,7 @@ case class FfqScanExec(
     runtimeFilters = QueryPlan.normalizePredicates(
       runtimeFilters.filterNot(_ == DynamicPruningExpression(Literal.TrueLiteral)), output))
 
-  override def nodeName: String = s"FfqScan ${Settings.Format}"
+  override def nodeName: String = s"FfqScan ${Source.Format}"
 
   override def simpleString(maxFields: Int): String = {
     val columns = truncatedString(output, "[", ", ", "]", maxFields)

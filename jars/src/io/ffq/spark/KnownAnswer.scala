@@ -1,6 +1,7 @@
 package io.ffq.spark
 
 import com.fasterxml.jackson.databind.JsonNode
+import io.ffq.spark.Shared.Metric
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.connector.expressions.{Expression, NamedReference}
 import org.apache.spark.sql.connector.expressions.aggregate._
@@ -54,9 +55,9 @@ private object KnownAnswer {
       all: StructType,
       note: PlanNote): Option[KnownAnswer] = {
     val results: Seq[Option[(DataType, Any)]] = functions.zip(columns).map {
-      case (_: CountStar, _) => Some(LongType -> note.number("rows"))
+      case (_: CountStar, _) => Some(LongType -> note.number(Metric.Rows))
       case (function, Some(name)) =>
-        note.bounds(name).flatMap(result(function, all(name).dataType, note.number("rows"), _))
+        note.bounds(name).flatMap(result(function, all(name).dataType, note.number(Metric.Rows), _))
       case _ => None
     }
     if (results.exists(_.isEmpty)) None

@@ -1,5 +1,6 @@
 package io.ffq.spark
 
+import io.ffq.spark.Shared.Metric
 import org.apache.spark.sql.connector.metric.{CustomMetric, CustomSumMetric, CustomTaskMetric}
 import org.apache.spark.sql.execution.datasources.v2.python.PythonCustomMetric
 
@@ -7,23 +8,23 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonCustomMetric
 private[spark] object ScanMetrics {
 
   private val OfPlan = Seq(
-    "partitions_read" -> "FFQ partitions read",
-    "partitions_pruned" -> "FFQ partitions pruned",
-    "parts" -> "FFQ parts read",
-    "parts_pruned" -> "FFQ parts pruned",
-    "replaced" -> "FFQ replaced steps ignored")
+    Metric.PartitionsRead -> "FFQ partitions read",
+    Metric.PartitionsPruned -> "FFQ partitions pruned",
+    Metric.Parts -> "FFQ parts read",
+    Metric.PartsPruned -> "FFQ parts pruned",
+    Metric.Replaced -> "FFQ replaced steps ignored")
 
   private val OfTasks = Seq(
-    "rows" -> "FFQ rows read",
-    "requests" -> "FFQ requests to storage",
-    "waited_ms" -> "FFQ milliseconds waited for credits and storage")
+    Metric.Rows -> "FFQ rows read",
+    Metric.Requests -> "FFQ requests to storage",
+    Metric.WaitedMs -> "FFQ milliseconds waited for credits and storage")
 
-  private val Bytes = "bytes" -> "FFQ bytes read"
+  private val Bytes = Metric.Bytes -> "FFQ bytes read"
 
-  private val Peak = "peak_bytes" -> "FFQ most bytes that a task had asked for at one time"
+  private val Peak = Metric.PeakBytes -> "FFQ most bytes that a task had asked for at one time"
 
   /** The names of the metrics that tasks report when they end. */
-  val reported: Seq[String] = Seq(Bytes._1, Peak._1, "requests", "waited_ms")
+  val reported: Seq[String] = Seq(Bytes._1, Peak._1, Metric.Requests, Metric.WaitedMs)
 
   def all: Array[CustomMetric] =
     ((OfPlan ++ OfTasks).map { case (name, text) => new ScanSum(key(name), text): CustomMetric } :+

@@ -5,6 +5,7 @@ import java.nio.charset.StandardCharsets.US_ASCII
 import scala.jdk.CollectionConverters._
 
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
+import io.ffq.spark.Shared.PlanField
 import org.apache.spark.sql.types.{MetadataBuilder, StructType}
 
 /**
@@ -26,7 +27,7 @@ private case class PlanRequest(
   def addTo(columns: StructType): StructType = {
     val metadata = new MetadataBuilder()
       .withMetadata(columns.head.metadata)
-      .putString("ffq.plan", json)
+      .putString(PlanField.Request, json)
       .build()
     StructType(columns.head.copy(metadata = metadata) +: columns.tail)
   }
@@ -34,12 +35,13 @@ private case class PlanRequest(
   private def json: String = {
     val mapper = new ObjectMapper
     val document = mapper.createObjectNode()
-    document.put("partitions", partitioning.partitions).put("report", report)
-    Seq("order" -> partitioning.order, "bounds" -> bounds).foreach { case (field, names) =>
+    document.put(PlanField.Partitions, partitioning.partitions).put(PlanField.Report, report)
+    val columns = Seq(PlanField.Order -> partitioning.order, PlanField.Bounds -> bounds)
+    columns.foreach { case (field, names) =>
       val array = document.putArray(field)
       names.foreach(array.add(_))
     }
-    val conditions = document.putArray("filters")
+    val conditions = document.putArray(PlanField.Filters)
     filters.foreach(_.write(conditions.addObject()))
     mapper.writeValueAsString(document)
   }
@@ -49,24 +51,24 @@ private case class PlanRequest(
 private[spark] class PlanNote(document: JsonNode) {
 
   /** The columns whose hash places a row as Spark's own shuffle would; empty if none does. */
-  val keys: Seq[String] = names("keys")
+  val keys: Seq[String] = names(PlanField.Keys)
 
   /** The columns by which all parts are sorted. */
-  val order: Seq[String] = names("order")
+  val order: Seq[String] = names(PlanField.Order)
 
-  val partitions: Int = document.get("partitions").asInt()
+  val partitions: Int = document.get(PlanField.Partitions).asInt()
 
   /** The number of parts, rows and bytes of each task. */
-  lazy val tasks: IndexedSeq[Seq[Long]] = document.get("tasks").elements().asScala
+  lazy val tasks: IndexedSeq[Seq[Long]] = document.get(PlanField.Tasks).elements().asScala
     .map(_.elements().asScala.map(_.asLong()).toSeq).toIndexedSeq
 
   /** Whether `rows` is exact, so that it answers a count. */
-  val counts: Boolean = document.get("counts").asBoolean()
+  val counts: Boolean = document.get(PlanField.Counts).asBoolean()
 
   def number(name: String): Long = document.get(name).asLong()
 
   /** The minimum, maximum and number of nulls of a requested column, if they are known. */
-  def bounds(column: String): Option[JsonNode] = Option(document.get("bounds").get(column))
+  def bounds(column: String): Option[JsonNode] = Option(document.get(PlanField.Bounds).get(column))
 
   private def names(field: String): Seq[String] =
     document.get(field).elements().asScala.map(_.asText()).toSeq
@@ -74,8 +76,8 @@ private[spark] class PlanNote(document: JsonNode) {
 
 private[spark] object PlanNote {
 
-  private val Begin = "\u0001ffq<".getBytes(US_ASCII)
-  private val End = ">ffq\u0001".getBytes(US_ASCII)
+  private val Begin = PlanField.Begin.getBytes(US_ASCII)
+  private val End = PlanField.End.getBytes(US_ASCII)
 
   /** Read the note that Python puts in front of a plan's tasks, if this is one. */
   def in(task: Array[Byte]): Option[PlanNote] = text(task)

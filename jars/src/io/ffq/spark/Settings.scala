@@ -4,20 +4,13 @@ import java.util.{Locale, Properties, UUID}
 
 import scala.jdk.CollectionConverters._
 
+import io.ffq.spark.Shared.{PluginSetting, Setting}
 import org.apache.spark.{SPARK_VERSION, SparkConf}
 import org.apache.spark.sql.internal.SQLConf
 
 /** The settings of the plugin below `spark.ffq.`, and the identity of this application. */
 private[spark] object Settings {
 
-  private val BuiltFor = "4.3."
-  val Format = "ffqshuffle"
-  val Prefix = "spark.ffq."
-  private val Extensions = "spark.sql.extensions"
-  private val Sockets = "spark.python.unix.domain.socket.enabled"
-  private val SocketDir = "spark.python.unix.domain.socket.dir"
-  // The path of a socket has at most 104 characters, 43 of which Spark's file name takes.
-  private val SocketDirLength = 61
   private val Temporary = "-Djava\\.io\\.tmpdir=[\"']?([^\\s\"']+)".r
 
   /**
@@ -25,9 +18,10 @@ private[spark] object Settings {
    * Spark may change; on other versions it does nothing, and the Python source works without it.
    */
   lazy val isSupportedSpark: Boolean = {
-    val isSupported = SPARK_VERSION.startsWith(BuiltFor)
+    val isSupported = SPARK_VERSION.startsWith(Setting.SparkLine)
     if (!isSupported) System.err.println(
-      s"ffq_spark: the plugin is built for Spark ${BuiltFor}x and does nothing on $SPARK_VERSION")
+      s"ffq_spark: the plugin is built for Spark ${Setting.SparkLine}x " +
+        s"and does nothing on $SPARK_VERSION")
     isSupported
   }
 
@@ -37,13 +31,14 @@ private[spark] object Settings {
   def initiator(applicationId: String): String =
     s"$applicationId-$run".replaceAll("[^A-Za-z0-9._-]", "_")
 
-  def leaseSeconds(conf: SparkConf): Int = conf.getInt(Prefix + "lease.seconds", 30).max(1)
+  def leaseSeconds(conf: SparkConf): Int =
+    conf.getInt(Setting.Prefix + PluginSetting.LeaseSeconds, 30).max(1)
 
   /** Add the extension to the conf. Spark makes sessions from it after it has started plugins. */
   def installExtension(conf: SparkConf): Unit = {
     val own = classOf[FfqExtensions].getName
-    val names = conf.get(Extensions, "").split(",").map(_.trim).filter(_.nonEmpty)
-    if (!names.contains(own)) conf.set(Extensions, (names :+ own).mkString(","))
+    val names = conf.get(Setting.Extensions, "").split(",").map(_.trim).filter(_.nonEmpty)
+    if (!names.contains(own)) conf.set(Setting.Extensions, (names :+ own).mkString(","))
   }
 
   /**
@@ -52,9 +47,9 @@ private[spark] object Settings {
    * Spark has started plugins.
    */
   def installDefaults(conf: SparkConf): Unit = {
-    val skipsSockets = sys.env.contains("PYSPARK_UDS_MODE") || socketsFail(conf)
+    val skipsSockets = sys.env.contains(Setting.SocketsVariable) || socketsFail(conf)
     defaults.foreach { case (name, value) =>
-      if (name != Sockets || !skipsSockets) conf.setIfMissing(name, value)
+      if (name != Setting.Sockets || !skipsSockets) conf.setIfMissing(name, value)
     }
   }
 
@@ -79,19 +74,19 @@ private[spark] object Settings {
   private def socketsFail(conf: SparkConf): Boolean = {
     val isWindows = java.io.File.separatorChar == '\\'
     val isYarn = conf.get("spark.master", "").startsWith("yarn")
-    isWindows || !conf.contains(SocketDir) &&
-      (isYarn || temporaryFolders(conf).exists(_.length > SocketDirLength))
+    isWindows || !conf.contains(Setting.SocketDir) &&
+      (isYarn || temporaryFolders(conf).exists(_.length > Setting.SocketDirLength))
   }
 
   private def temporaryFolders(conf: SparkConf): Seq[String] =
     System.getProperty("java.io.tmpdir") +:
-      conf.getAll.toSeq.filter(_._1.endsWith("JavaOptions")).flatMap { case (_, options) =>
+      conf.getAll.toSeq.filter(_._1.endsWith(Setting.JavaOptions)).flatMap { case (_, options) =>
         Temporary.findFirstMatchIn(options).map(_.group(1))
       }
 
   /** The Python interpreter for the steward: `spark.ffq.python`, else Spark's. */
   def python(conf: SparkConf): String =
-    conf.getOption(Prefix + "python")
+    conf.getOption(Setting.Prefix + PluginSetting.Python)
       .orElse(conf.getOption("spark.pyspark.driver.python"))
       .orElse(conf.getOption("spark.pyspark.python"))
       .orElse(sys.env.get("PYSPARK_DRIVER_PYTHON"))
@@ -100,7 +95,7 @@ private[spark] object Settings {
 
   /** Whether the session lets scans report their partitioning and answer aggregates. */
   def isPlannerEnabled(): Boolean =
-    SQLConf.get.getConfString(Prefix + "planner.enabled", "true").toBoolean
+    SQLConf.get.getConfString(Setting.Prefix + PluginSetting.PlannerEnabled, "true").toBoolean
 
   /**
    * The options that a write takes from the session's settings.
@@ -111,13 +106,13 @@ private[spark] object Settings {
    */
   def writeOptions(all: Iterable[(String, String)]): Map[String, String] =
     all.flatMap { case (setting, value) =>
-      if (setting.startsWith(Prefix)) writeOption(setting, value) else None
+      if (setting.startsWith(Setting.Prefix)) writeOption(setting, value) else None
     }.toMap
 
   private def writeOption(setting: String, value: String): Option[(String, String)] = {
-    val name = setting.stripPrefix(Prefix)
+    val name = setting.stripPrefix(Setting.Prefix)
     val lower = name.toLowerCase(Locale.ROOT)
-    if (lower.startsWith("storage.")) Some(name -> value)
+    if (lower.startsWith(Setting.Storage)) Some(name -> value)
     else declared.get(lower) match {
       case Some("write") => Some(name -> value)
       case Some(_) => None

@@ -9,6 +9,7 @@ import scala.util.control.NonFatal
 import com.fasterxml.jackson.databind.ObjectMapper
 import com.fasterxml.jackson.module.scala.DefaultScalaModule
 
+import io.ffq.spark.Shared.{PluginSetting, Setting, StewardEvent => Event, StewardOrder => Order}
 import org.apache.spark.{SparkConf, SparkContext}
 
 /**
@@ -109,7 +110,8 @@ private object Steward {
 
   private def beat(now: Long): Unit = synchronized {
     if (process.nonEmpty) {
-      lines.add(Line(text(Seq("event" -> "beat", "dropped" -> dropped.get)), isEvent = false))
+      val beat = Seq(Event.Kind -> Event.Beat, Event.Dropped -> dropped.get)
+      lines.add(Line(text(beat), isEvent = false))
       if (unansweredSince.isEmpty) unansweredSince = Some(now)
     }
   }
@@ -141,23 +143,24 @@ private object Steward {
       initiator = Some(Settings.initiator(SparkContext.getOrCreate().applicationId))
     }
     def seconds(name: String, default: String): Long =
-      conf.getTimeAsSeconds(Settings.Prefix + name, default)
+      conf.getTimeAsSeconds(Setting.Prefix + name, default)
     Seq(
-      "event" -> "hello",
-      "initiator" -> initiator.get,
-      "run" -> runs,
-      "lease_seconds" -> Settings.leaseSeconds(conf),
-      "cleanup" -> conf.getBoolean(Settings.Prefix + "cleanup.enabled", false),
-      "cleanup_interval_seconds" -> seconds("cleanup.interval", "10min"),
-      "cleanup_ttl_seconds" -> seconds("cleanup.ttl", "1d"))
+      Event.Kind -> Event.Hello,
+      Event.Initiator -> initiator.get,
+      Event.Run -> runs,
+      Event.LeaseSeconds -> Settings.leaseSeconds(conf),
+      Event.Cleanup -> conf.getBoolean(Setting.Prefix + PluginSetting.CleanupEnabled, false),
+      Event.CleanupIntervalSeconds -> seconds(PluginSetting.CleanupInterval, "10min"),
+      Event.CleanupTtlSeconds -> seconds(PluginSetting.CleanupTtl, "1d"))
   }
 
   private def receive(line: String): Unit = try {
     val order = json.readTree(line)
-    order.path("order").asText match {
-      case "answer" => synchronized { unansweredSince = None; hasAnswered = true }
-      case "settled" => Writes.settled(order.path("query").asLong)
-      case "cancel" => Cancels.cancel(order.path("query").asLong, order.path("message").asText)
+    order.path(Order.Kind).asText match {
+      case Order.Answer => synchronized { unansweredSince = None; hasAnswered = true }
+      case Order.Settled => Writes.settled(order.path(Order.Query).asLong)
+      case Order.Cancel =>
+        Cancels.cancel(order.path(Order.Query).asLong, order.path(Order.Message).asText)
       case _ =>
     }
   } catch { case NonFatal(error) => report(error) }
@@ -185,7 +188,8 @@ private object Steward {
   def stop(): Unit = {
     try if (synchronized(!stopped)) Writes.look() catch { case NonFatal(error) => report(error) }
     val running = synchronized {
-      if (!stopped && process.nonEmpty) lines.add(Line("""{"event":"bye"}""", isEvent = false))
+      val bye = Line(text(Seq(Event.Kind -> Event.Bye)), isEvent = false)
+      if (!stopped && process.nonEmpty) lines.add(bye)
       stopped = true
       notifyAll()
       process

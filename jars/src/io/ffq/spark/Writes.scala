@@ -3,6 +3,7 @@ package io.ffq.spark
 import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
+import io.ffq.spark.Shared.{StewardEvent => Event}
 import org.apache.spark.sql.execution.QueryExecution
 import org.apache.spark.sql.execution.ffq.Internals
 
@@ -107,11 +108,19 @@ private object Writes {
 
   /** Storage options may be secrets. They are sent through the steward's pipe and nowhere else. */
   private def rootEvent(write: Write): Seq[(String, Any)] =
-    Seq("event" -> "root", "root" -> write.root, "storage" -> write.storage)
+    Seq(Event.Kind -> Event.Root, Event.Root -> write.root, Event.Storage -> write.storage)
 
   private def openEvent(write: Write): Seq[(String, Any)] =
-    Seq("event" -> "open", "root" -> write.root, "query" -> write.query, "storage" -> write.storage)
+    Seq(
+      Event.Kind -> Event.Open,
+      Event.Root -> write.root,
+      Event.Query -> write.query,
+      Event.Storage -> write.storage)
 
   private def endEvent(write: Write, time: Long): Seq[(String, Any)] =
-    Seq("event" -> "ended", "root" -> write.root, "query" -> write.query, "time" -> time)
+    Seq(
+      Event.Kind -> Event.Ended,
+      Event.Root -> write.root,
+      Event.Query -> write.query,
+      Event.Time -> time)
 }

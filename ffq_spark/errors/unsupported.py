@@ -1,0 +1,41 @@
+"""Errors of class `unsupported`: valid elsewhere, not possible here."""
+
+from __future__ import annotations
+
+from ffq_spark.errors.base import ErrorClass, FfqError
+
+
+class FfqUnsupportedError(FfqError, NotImplementedError):
+    """A request that is valid elsewhere and not possible here."""
+
+    error_class = ErrorClass.UNSUPPORTED
+
+
+class StoreUnsafe(FfqUnsupportedError):
+    """The store cannot create a file only if it does not exist yet."""
+
+    code = "FFQ_STORE_UNSAFE"
+    remedy = (
+        "Use another store, or set unsafeCommit=true if there is only ever one writer at a time"
+    )
+
+
+class FutureFormat(FfqUnsupportedError):
+    """The exchange was written in a format newer than this version understands."""
+
+    code = "FFQ_FUTURE_FORMAT"
+    remedy = "Upgrade ffq_spark"
+
+
+class UnsupportedType(FfqUnsupportedError):
+    """Arrow, or the chosen hash, cannot carry a column type."""
+
+    code = "FFQ_UNSUPPORTED_TYPE"
+    remedy = "Cast the column to a supported type, or leave it out"
+
+
+class Unsupported(FfqUnsupportedError):
+    """This version does not serve the request."""
+
+    code = "FFQ_UNSUPPORTED"
+    remedy = "Change the request, or upgrade ffq_spark"
