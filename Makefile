@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ffq-installed
 
-# By files, in the order of the collection: the long ones come first.
+# Each worker takes whole files, in the order of conftest.py: those with long tests come first.
 IN_PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 
 export SPARK_LOCAL_IP ?= 127.0.0.1
@@ -18,8 +18,8 @@ help:
 	@echo "make demo           run the main job end to end, with a failing task: about a minute"
 	@echo "make test           run all tests: up to 25 minutes on 2 cores"
 	@echo "make soak           run the long test campaigns in full"
-	@echo "make check          run ruff, mypy --strict, import-linter, deptry, codespell"
-	@echo "make docs           regenerate the tables in docs/"
+	@echo "make check          run ruff, mypy --strict, import-linter, deptry, codespell and more"
+	@echo "make docs           regenerate the tables and diagrams in docs/"
 	@echo "make jar            compile the plugin's jar from jars/src"
 	@echo "make bench          compare with Spark, dask, DuckDB and Polars; flags: BENCH='--only write'"
 	@echo "make bench-storage  count S3 requests, measure read credits, time gc against rmtree"
@@ -38,8 +38,8 @@ $(STAMP): setup.cfg pyproject.toml
 
 java:
 	@$(PYTHON) -c 'import os, shutil, sys; home = os.environ.get("JAVA_HOME"); \
-		found = shutil.which("java", path=os.path.join(home, "bin") if home else None); \
-		sys.exit(0 if found else "Spark needs Java 17 or newer: install it, or set JAVA_HOME.")'
+		java = shutil.which("java", path=os.path.join(home, "bin") if home else None); \
+		sys.exit(0 if java else "Spark needs Java 17 or newer: install it, or set JAVA_HOME.")'
 
 demo: java setup
 	@echo "== demo: examples/demo.py"
@@ -50,9 +50,9 @@ test: java setup
 	@$(BIN)/python -m pytest -m "not soak" $(IN_PARALLEL)
 
 soak: java setup
-	@echo "== the long campaigns"
+	@echo "== long test campaigns"
 	@$(BIN)/python -m pytest -m soak --timeout 7200
-	@echo "== the tests again, with layout=packed"
+	@echo "== all tests with layout=packed"
 	@FFQ_LAYOUT=packed $(BIN)/python -m pytest -m "not soak" $(IN_PARALLEL)
 
 bench: java setup bench-setup
@@ -68,7 +68,7 @@ bench-setup: setup
 	@$(BIN)/python -m pip install --quiet --editable '.[bench]'
 
 check: setup
-	@echo "== ruff, mypy, import-linter, deptry, codespell, generated docs"
+	@echo "== ruff, mypy, import-linter, deptry, codespell, Scala sources, generated pages"
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy

@@ -1,4 +1,4 @@
-"""The package is light to import, and needs neither Spark, Java nor a storage client by itself."""
+"""Importing the package is cheap and needs no Spark, Java or storage client. No import cycles."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[s
 
 
 def imported_by(statement: str) -> set[str]:
-    """The top-level modules that a statement imports."""
+    """Return the top-level modules that a Python statement imports."""
     done = python("-X", "importtime", "-c", statement)
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
@@ -35,25 +35,25 @@ def imported_by(statement: str) -> set[str]:
 
 @pytest.mark.parametrize("module", ["pyspark", "py4j", "pandas", "s3fs", "botocore", "fsspec"])
 def test_importing_the_package_does_not_import(module: str) -> None:
-    """Each would cost time in every worker, or fail where it is not installed."""
-    found = imported_by("import ffq_spark; ffq_spark.Exchange")
-    assert {"ffq_spark", "pyarrow"} <= found
-    assert module not in found
+    """Each of these modules costs time in every worker, or is not installed everywhere."""
+    modules = imported_by("import ffq_spark; ffq_spark.Exchange")
+    assert {"ffq_spark", "pyarrow"} <= modules
+    assert module not in modules
 
 
-def test_the_package_alone_imports_next_to_nothing() -> None:
-    """Every process that Spark starts for a task or a plan imports it."""
+def test_the_package_alone_imports_neither_numpy_nor_pyarrow() -> None:
+    """Every Python process that Spark starts for a task or a plan imports the package."""
     assert not {"numpy", "pyarrow"} & imported_by("import ffq_spark")
 
 
-def test_the_package_tells_its_names_before_they_are_used() -> None:
+def test_dir_lists_the_public_names_before_they_are_imported() -> None:
     import ffq_spark
 
     assert set(ffq_spark.__all__) <= set(dir(ffq_spark))
 
 
 def test_the_spark_names_import_pyspark_when_they_are_used() -> None:
-    """The measure above can fail: this import shows in it."""
+    """Show that the tests above can fail: this import appears in the measurement."""
     assert "pyspark" in imported_by("import ffq_spark; ffq_spark.recommended_conf")
 
 
@@ -65,7 +65,7 @@ def test_local_exchanges_need_no_storage_client() -> None:
 
 
 def test_an_exchange_is_read_without_java_and_without_pyspark(tmp_path: Path) -> None:
-    """No `java` on the path, no JAVA_HOME, and pyspark made impossible to import."""
+    """Run with no `java` on the path, no JAVA_HOME, and imports of pyspark failing."""
     script = """
 import shutil, sys
 sys.modules["pyspark"] = None

@@ -124,3 +124,12 @@ def test_links_lead_to_files_and_headings(page: str) -> None:
         assert path.exists(), target
         if anchor:
             assert anchor in anchors(str(path.resolve().relative_to(TOP))), target
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_paths_of_the_repository_exist(page: str) -> None:
+    """Look at inline code that begins with a directory of the repository."""
+    directories = "benchmarks|checks|conf|docs|examples|ffq_spark|jars|tests"
+    for code in INLINE_CODE.findall(CODE_BLOCK.sub("", text_of(page))):
+        if re.fullmatch(rf"({directories})/[\w./*-]*", code):
+            assert list(TOP.glob(code)), code
