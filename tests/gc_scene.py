@@ -1,4 +1,4 @@
-"""Small exchanges with everything in them that cleanup must tell apart."""
+"""Small exchanges with all kinds of garbage, and with the data that gc must keep."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ DAY_MS = 24 * HOUR_MS
 
 
 def batch(query: int, map_task: int, attempt: int) -> pa.RecordBatch:
-    """Rows that name their attempt: those of a losing one are poison."""
+    """Make rows that name their attempt, so that a test notices rows of an attempt that lost."""
     keys = range(map_task * 10, map_task * 10 + 5)
     return pa.record_batch([list(keys), [query] * 5, [attempt] * 5], schema=SCHEMA)
 
 
 class Scene:
-    """One root and what is done to it, step by step."""
+    """One root, with methods for each thing that writers and gc do to it."""
 
     def __init__(self, place: Place, store: Store | None = None) -> None:
         self.place = place
@@ -68,7 +68,7 @@ class Scene:
         return self.commit(query, self.attempt(query))
 
     def twins(self) -> tuple[StepRecord, OutcomeRecord]:
-        """A step whose attempt 1 counts; attempt 2 is larger, complete and stale."""
+        """Write a step whose attempt 1 is registered; attempt 2 is larger, complete and stale."""
         query = self.begin()
         outputs = [self.attempt(query, number) for number in (1, 2)]
         step = self.commit(query, outputs[0])
@@ -80,15 +80,15 @@ class Scene:
         return self.ledger.end(query.query, outcome, "")
 
     def outcome(self, query: int) -> OutcomeRecord:
-        found = self.ledger.outcome(query)
-        assert found is not None
-        return found
+        outcome = self.ledger.outcome(query)
+        assert outcome is not None
+        return outcome
 
     def gc(self, now: int, ttl_ms: int = TTL_MS, **options: Any) -> GcReport:
         return collect_garbage(self.store, ttl_ms=ttl_ms, now=now, **options)
 
     def data(self, query: int | None = None, attempt: int | None = None) -> set[str]:
-        """The data files that there are; of a query; of an attempt of its first map task."""
+        """List the data files of the root, of a query, or of one attempt of each map task."""
         place = paths.DATA if query is None else f"{paths.DATA}/{query}"
         return {
             path
@@ -105,7 +105,7 @@ class Scene:
 
 
 def rows_of(*steps: StepRecord) -> Rows:
-    """What a reader sees of these steps: the registered attempts, nothing else."""
+    """Count the rows of the registered attempts of steps, which a reader must see."""
     return Counter(
         tuple(row.values())
         for step in steps

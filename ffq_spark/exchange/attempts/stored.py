@@ -130,7 +130,7 @@ def the_only(existing: Sequence[int], wanted: int | None, name: str, path: str) 
         return wanted
     if len(existing) != 1:
         listing = ", ".join(str(number) for number in existing[:10]) or "none"
-        raise BadOption(f"say which {name} to read; there are: {listing}", option=name)
+        raise BadOption(f"give the {name} to read, one of: {listing}", option=name)
     return existing[0]
 
 

@@ -1,4 +1,4 @@
-"""Where queries stand: FFQ's five states from records alone."""
+"""The status of queries: FFQ's five states, derived from records."""
 
 from __future__ import annotations
 

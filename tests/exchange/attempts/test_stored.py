@@ -162,10 +162,10 @@ def test_several_queries_or_stages_must_be_told_apart(attempts: Path) -> None:
     ffq.write_v1(attempts, (8, 0, 0, 1), {0: [batch(80)]})
     ffq.write_v1(attempts, (8, 5, 0, 1), {0: [batch(85)]})
     exchange = Exchange(str(attempts))
-    with pytest.raises(BadOption, match="there are: 7, 8") as caught:
+    with pytest.raises(BadOption, match="one of: 7, 8") as caught:
         exchange.read()
     assert caught.value.option == "query"
-    with pytest.raises(BadOption, match="there are: 0, 5") as caught:
+    with pytest.raises(BadOption, match="one of: 0, 5") as caught:
         exchange.read(query=8)
     assert caught.value.option == "stage"
     assert keys(exchange, query=7) == [3]

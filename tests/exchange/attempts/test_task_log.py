@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from conftest import Place
+from task_events import APP, ended, task
 
 from ffq_spark.exchange.attempts.task_log import read_logs, write_events
 from ffq_spark.format import paths
 from ffq_spark.store import Store
 
-APP = "app-1"
-
 
 @pytest.fixture
 def store(place: Place) -> Store:
     return Store(place.root, place.storage_options)
-
-
-def task(kind: str, number: int, **values: Any) -> dict[str, Any]:
-    common = {"stage": 4, "stage_attempt": 0, "attempt_number": 0, "executor": "0", "host": "h"}
-    own = {"event": kind, "task": number, "map_task": 0, "speculative": False, "launch_ms": 1}
-    return {**common, **own, **values}
-
-
-def ended(number: int, state: str = "SUCCESS", **values: Any) -> dict[str, Any]:
-    return task("task_end", number, state=state, finish_ms=9, **values)
 
 
 def test_pieces_are_one_log_in_their_order(store: Store) -> None:

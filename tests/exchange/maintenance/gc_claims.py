@@ -1,4 +1,4 @@
-"""Consumers, holds and rollbacks as processes, and which of them retention must respect."""
+"""Consumers, holds and rollbacks as processes, and the steps that each keeps from expiry."""
 
 from __future__ import annotations
 

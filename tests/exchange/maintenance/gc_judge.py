@@ -1,4 +1,4 @@
-"""What must hold on storage whatever happened: read with nothing but `json`, after every step."""
+"""Invariants of the files on storage, checked after every step with nothing but `json`."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class Judge:
                 self._check_rows(step)
 
     def check_at_rest(self, opened: set[int], granted: set[str], claims: set[str]) -> None:
-        """Everything is finished and collected: not one byte that nobody needs.
+        """Check that, after everything is finished and gc has run, only needed files are left.
 
         `granted` are the claims that must be respected, `claims` all that are on storage.
         """

@@ -1,4 +1,4 @@
-"""Cleanup of very many attempts: memory that does not grow, crashes half way, odd neighbours."""
+"""Deletion of very many attempts: bounded memory, crashes in between, foreign files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cleanup of roots without records: FFQ's rule exactly, and the safe form of it."""
+"""gc of roots without records: FFQ's own rule, and the safer rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cleanup of a root with records: what goes, when, and what never does."""
+"""gc of a root with records: what it deletes, when, and what it always keeps."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def test_the_rule_of_ffq_is_refused_where_a_step_registers_attempts(local: Scene
     assert local.rows() == rows_of(step)
 
 
-def test_a_newer_format_is_not_cleaned(local: Scene) -> None:
+def test_gc_refuses_a_newer_format(local: Scene) -> None:
     local.ended()
     future = FormatRecord("link", min_writer=99)
     local.store.write(paths.FORMAT, [future.encode()])

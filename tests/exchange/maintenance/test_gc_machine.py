@@ -1,4 +1,4 @@
-"""Cleanup beside writers, zombies, rollbacks, consumers, holds and crashes, in any interleaving."""
+"""gc beside writers, zombies, rollbacks, consumers, holds and crashes, in any interleaving."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ class CleanupMachine(RuleBasedStateMachine):
 
     @rule(driver=DRIVERS, number=ANY, kind=RIVALS, stop=COLLECTOR_STOPS, until=RIVAL_STOPS)
     def wake_during_gc(self, driver: int, number: int, kind: str, stop: str, until: str) -> None:
-        """A driver that counts as lost goes on while a collector is about to fence its query."""
+        """A driver that counts as lost resumes while gc is about to fence its query."""
         query = self.begin("append", driver)
         self.attempt(query, 0).finish()
         self.pass_time(leases.UNLEASED_MS)
@@ -242,7 +242,7 @@ class CleanupMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.judge.log)
     @rule(replaces=st.integers(0, 3), number=ANY, kind=CLAIMS, stop=EXPIRY_STOPS, until=CLAIM_STOPS)
     def claim_during_gc(self, replaces: int, number: int, kind: str, stop: str, until: str) -> None:
-        """Somebody asks for old steps while a collector removes those that nobody needs."""
+        """A process asks for old steps while gc deletes the ones that are not needed."""
         for _ in range(replaces):
             self.write_step("replace", 0)
         self.everything_holds()
@@ -326,7 +326,7 @@ class CleanupMachine(RuleBasedStateMachine):
             self.patch.stop()
 
     def rest(self) -> None:
-        """All are dead and all time has passed: a reader and two collections bring peace."""
+        """After all processes have died and all leases have lapsed, read once and run gc twice."""
         self.pass_time(LONG)
         store = open_store(self.files)
         if not self.opened:

@@ -1,4 +1,4 @@
-"""Interleavings that once lost rows or left bytes for ever, each replayed exactly."""
+"""Interleavings of gc with writers that once lost rows or leaked bytes, replayed exactly."""
 
 from __future__ import annotations
 
@@ -103,12 +103,17 @@ def test_the_manifest_of_a_commit_that_came_too_late_goes(files: Files, scene: S
     assert not any(path.startswith("shuffle/") for path in files)
 
 
-def test_a_gc_run_that_is_killed_anywhere_has_done_no_harm(files: Files, scene: Scene) -> None:
+def leave_garbage(scene: Scene) -> None:
+    """Leave a stale attempt, an aborted query, a lost query and replaced versions."""
     scene.twins()
     scene.ended()
     scene.attempt(scene.begin(lease_seconds=1))
     for _ in range(3):
         scene.write("replace")
+
+
+def test_a_gc_run_that_is_killed_anywhere_has_done_no_harm(files: Files, scene: Scene) -> None:
+    leave_garbage(scene)
     now = now_ms() + DAY_MS
     expected = dict(files)
     gc_process(expected, now).finish()
@@ -129,11 +134,7 @@ def test_a_gc_run_that_is_killed_anywhere_has_done_no_harm(files: Files, scene: 
 def test_two_gc_runs_in_any_of_many_interleavings_do_what_one_does(
     files: Files, scene: Scene
 ) -> None:
-    scene.twins()
-    scene.ended()
-    scene.attempt(scene.begin(lease_seconds=1))
-    for _ in range(3):
-        scene.write("replace")
+    leave_garbage(scene)
     now = now_ms() + DAY_MS
     expected = dict(files)
     gc_process(expected, now).finish()

@@ -1,4 +1,4 @@
-"""Queries that were looked at late and had nothing stale are looked at again, rarely."""
+"""Recheck times: gc checks an old query without stale attempts again when it is twice as old."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ffq_spark.store import Directory, Store
 
 
 class Watched(Store):
-    """Remembers which directories were looked into."""
+    """A store that records which directories are listed."""
 
     looks: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Expiry: versions that were replaced lose their data, never their place in the log."""
+"""Retention: expired versions lose their data, but keep their steps in the log."""
 
 from __future__ import annotations
 

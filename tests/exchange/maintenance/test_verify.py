@@ -1,4 +1,4 @@
-"""No damage to a part goes unnoticed: every bit, every cut, every file that is another."""
+"""Verification finds every damage to a part: flipped bits, cut, swapped and missing files."""
 
 from __future__ import annotations
 

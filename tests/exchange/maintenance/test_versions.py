@@ -1,4 +1,4 @@
-"""Versions and rollbacks: the past comes back whole, as a new step, and history stays."""
+"""Versions and rollbacks: a rollback shows the whole earlier snapshot and keeps the history."""
 
 from __future__ import annotations
 
