@@ -81,7 +81,10 @@ def fetch(
     reduce: int,
     **place: int,
 ) -> int:
-    """Write the raw bytes of one part, as FFQ's FetchShufflePartition returns them."""
+    """Write the raw bytes of one part.
+
+    They are the bytes that FFQ's FetchShufflePartition returns.
+    """
     if target.name == "<stdout>" and sys.stdout.isatty():
         raise click.UsageError(
             "refusing to write the bytes of a part to a terminal: give --output FILE"
@@ -94,7 +97,10 @@ def fetch(
 @verb
 @click.option("--steps", help="Verify only these steps: 17, 10..17, latest or all.")
 def verify(root: str, storage: dict[str, Any], output: Output, steps: str | None) -> int:
-    """Read the current snapshot in full and list all damage. Exit code 1: damage was found."""
+    """Read the current snapshot in full and list all damage.
+
+    Exit code 1: damage was found.
+    """
     with output.progress("verifying") as progress:
         report = Exchange(root, storage).verify(steps=steps, progress=progress)
     findings = [astuple(finding) for finding in report.findings]

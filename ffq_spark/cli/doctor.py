@@ -50,10 +50,11 @@ def doctor(
     app: str,
     root: str,
 ) -> int:
-    """List the settings that a Spark session should change, what each costs, and the remedy.
+    """Check the settings of a Spark session.
 
-    The session is the one that spark-submit would start here with these flags or, with --url, a
-    running one. Exit code 1: there are findings.
+    List each setting that should change, its cost, and the remedy. The session is the one that
+    spark-submit would start here with these flags or, with --url, a running one. Exit code 1: there
+    are findings.
     """
     if url and (given_settings or properties_file or root):
         raise click.UsageError(

@@ -18,9 +18,9 @@ def _when(output: Output, at_ms: int) -> int | str:
 @click.command()
 @verb
 def consumers(root: str, storage: dict[str, Any], output: Output) -> None:
-    """List the consumers (streams that read under a name) and the holds.
+    """List the consumers and holds that keep steps from expiry.
 
-    Retention keeps the steps that they need.
+    A consumer is a stream that reads under a name.
     """
     exchange = Exchange(root, storage)
     rows = [("consumer", c.consumer, c.step, _when(output, c.at_ms)) for c in exchange.consumers()]
@@ -32,7 +32,10 @@ def consumers(root: str, storage: dict[str, Any], output: Output) -> None:
 @verb
 @click.argument("name")
 def forget(root: str, storage: dict[str, Any], output: Output, name: str) -> None:
-    """Delete the record of the consumer NAME, so that retention no longer waits for it."""
+    """Delete the record of the consumer NAME.
+
+    Retention then no longer keeps the steps that it has not read.
+    """
     Exchange(root, storage).forget(name)
     output.record({"forgotten": name})
 
@@ -42,7 +45,10 @@ def forget(root: str, storage: dict[str, Any], output: Output, name: str) -> Non
 @click.argument("step", type=int)
 @click.argument("name")
 def hold(root: str, storage: dict[str, Any], output: Output, step: int, name: str) -> None:
-    """Keep STEP readable, with all steps visible together with it, until NAME is released."""
+    """Keep STEP readable until the hold NAME is released.
+
+    The steps that are visible together with it are kept, too.
+    """
     record = Exchange(root, storage).hold(step, name)
     output.record({"hold": record.name, "step": record.step})
 
@@ -51,7 +57,7 @@ def hold(root: str, storage: dict[str, Any], output: Output, step: int, name: st
 @verb
 @click.argument("name")
 def release(root: str, storage: dict[str, Any], output: Output, name: str) -> None:
-    """Release the hold NAME, so that retention may delete its steps."""
+    """Release the hold NAME, so that its steps may expire."""
     Exchange(root, storage).release(name)
     output.record({"released": name})
 
@@ -64,7 +70,7 @@ def release(root: str, storage: dict[str, Any], output: Output, name: str) -> No
     help="Pause at this step, which may lie in the future.  [default: the newest step]",
 )
 def pause(root: str, storage: dict[str, Any], output: Output, at: int | None) -> None:
-    """Make all streams that read this exchange stop after the same step."""
+    """Pause all streams that read this exchange at one step."""
     output.record({"paused_at": Exchange(root, storage).pause(at)})
 
 

@@ -37,7 +37,7 @@ def ls(root: str, storage: dict[str, Any], output: Output) -> int:
 @click.command()
 @verb
 def show(root: str, storage: dict[str, Any], output: Output) -> None:
-    """Show the keys, partitions and columns of an exchange, and the size of its snapshot."""
+    """Show the keys, columns and current size of an exchange."""
     info = Exchange(root, storage).info()
     output.record(
         {
@@ -59,7 +59,7 @@ def show(root: str, storage: dict[str, Any], output: Output) -> None:
 @click.command()
 @verb
 def steps(root: str, storage: dict[str, Any], output: Output) -> None:
-    """List the step log: every committed write, including replaced ones."""
+    """List all committed writes, including replaced ones."""
     rows = []
     for record in Exchange(root, storage).steps():
         body = record.body
@@ -89,7 +89,10 @@ def parts(
 @verb
 @click.option("--query", type=int, help="List only the attempts of this query.")
 def attempts(root: str, storage: dict[str, Any], output: Output, query: int | None) -> None:
-    """List all map attempts, with their state on storage and in Spark's scheduler."""
+    """List all map attempts with their states.
+
+    The states are those on storage and, if a listener ran, those of Spark's scheduler.
+    """
     names = ["query", "stage", "map_task", "attempt", "state", "complete", "rows", "bytes"]
     seen = ["executor", "host", "speculative", "launch_ms", "finish_ms", "reason"]
     rows = []

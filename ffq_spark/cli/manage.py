@@ -42,7 +42,10 @@ def status(root: str, storage: dict[str, Any], output: Output, query: int | None
 @click.command()
 @verb
 def check(root: str, storage: dict[str, Any], output: Output) -> None:
-    """List the queries that are no longer active: they have an outcome, or their lease lapsed."""
+    """List the queries that are no longer active, and why.
+
+    Such a query has an outcome, or its lease has lapsed.
+    """
     output.table(["query", "why"], list(Exchange(root, storage).check().items()))
 
 
@@ -57,7 +60,10 @@ def check(root: str, storage: dict[str, Any], output: Output) -> None:
     help="Store this reason with the request.",
 )
 def cancel(root: str, storage: dict[str, Any], output: Output, query: int, message: str) -> None:
-    """Request that QUERY be canceled; its Spark application does so within seconds."""
+    """Request that QUERY be canceled.
+
+    Its Spark application cancels it within seconds.
+    """
     record = Exchange(root, storage).cancel(query, message)
     output.record({"query": record.query, "asked_by": record.who, "message": record.message})
 
@@ -98,7 +104,7 @@ def gc(
     dry_run: bool,
     listed: bool,
 ) -> int:
-    """Delete the data that no reader can need.
+    """Delete data that readers no longer need.
 
     Exit code 1: some data was kept because a record or an index of it could not be read. With
     --json --list every line is one JSON object; the last one is the report.
@@ -135,7 +141,10 @@ def gc(
 @click.command()
 @verb
 def versions(root: str, storage: dict[str, Any], output: Output) -> None:
-    """List the versions: the steps from one overwrite to the next, their size and expiry."""
+    """List the versions with their sizes and expiry.
+
+    A version comprises the steps from one overwrite to the next.
+    """
     listed = [vars(version) for version in Exchange(root, storage).versions()]
     if not output.json:
         for version in listed:
@@ -148,7 +157,7 @@ def versions(root: str, storage: dict[str, Any], output: Output) -> None:
 @verb
 @click.argument("step", type=int)
 def rollback(root: str, storage: dict[str, Any], output: Output, step: int) -> None:
-    """Commit a new step that makes the snapshot as of STEP current again."""
+    """Make the snapshot as of STEP current again, by a new step."""
     record = Exchange(root, storage).rollback(step)
     output.record({"step": record.step, "restores": record.body.restores})
 

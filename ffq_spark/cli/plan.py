@@ -77,10 +77,10 @@ def plan(
     get_price: float,
     storage_price: float,
 ) -> None:
-    """Estimate the cost of one write and one full read of it on an object store.
+    """Estimate the cost of one write and one full read.
 
-    The default prices are list prices of S3 Standard in us-east-1, without discounts, transfer or
-    other charges.
+    The data lies on an object store. The default prices are list prices of S3 Standard in
+    us-east-1, without discounts, transfer or other charges.
     """
     if tasks and target:
         raise click.UsageError("give --tasks or --target-partition-bytes, not both")

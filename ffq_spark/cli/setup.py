@@ -25,7 +25,10 @@ def jar() -> None:
     help="Print flags for spark-submit, a properties file, or JSON.",
 )
 def conf(style: str) -> None:
-    """Print the Spark settings that load the plugin and make Python data sources fast."""
+    """Print the recommended Spark settings.
+
+    They load the plugin and make Python data sources fast.
+    """
     if style == "json":
         click.echo(json.dumps(flags(), indent=2))
         return

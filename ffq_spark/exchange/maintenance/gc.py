@@ -1,4 +1,4 @@
-"""Garbage collection: delete the data that no reader can need, without disturbing live writers.
+"""Garbage collection: delete data that readers no longer need, without harm to live writers.
 
 A query without an outcome is touched only after its initiator's lease has lapsed and this process
 has created its outcome (LOST). The attempts that a step registered are kept while the step can be
