@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import pyarrow as pa
@@ -14,12 +14,11 @@ from ffq_spark.exchange.attempts import resolution
 from ffq_spark.exchange.attempts.resolution import Resolved
 from ffq_spark.exchange.attempts.states import AttemptState, attempt_states
 from ffq_spark.exchange.attempts.status import QueryStatus, all_statuses, query_status
-from ffq_spark.exchange.compute.keys import key_predicates, matching_rows
+from ffq_spark.exchange.compute.keys import key_predicates
 from ffq_spark.exchange.ledger import consumers
 from ffq_spark.exchange.ledger import pause as pausing
 from ffq_spark.exchange.ledger.cancel import USER_CANCELED, request_cancel
 from ffq_spark.exchange.ledger.consumers import ConsumerRecord, HoldRecord
-from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.maintenance.deletion import GcReport
 from ffq_spark.exchange.maintenance.gc import (
     DEFAULT_TTL_SECONDS,
@@ -29,8 +28,9 @@ from ffq_spark.exchange.maintenance.gc import (
 )
 from ffq_spark.exchange.maintenance.verify import Progress, VerifyReport, verify_snapshot
 from ffq_spark.exchange.maintenance.versions import Version, rollback, versions
+from ffq_spark.exchange.read.fetch import fetch_part
 from ffq_spark.exchange.read.one_part import registered_part
-from ffq_spark.exchange.read.parts import METADATA_FIELDS, fetch_part
+from ffq_spark.exchange.read.row_shape import METADATA_FIELDS
 from ffq_spark.exchange.read.rows import check_readable, read_rows
 from ffq_spark.exchange.scan.snapshot import (
     Snapshot,
@@ -99,7 +99,6 @@ class Exchange:
     ) -> None:
         self.root = root
         self._store = store or Store(root, storage_options)
-        self._ledger = Ledger(self._store)
 
     def __repr__(self) -> str:
         return f"Exchange({self.root!r})"
@@ -160,10 +159,7 @@ class Exchange:
         check_readable(exchange, chosen)
         parts = snapshot.parts(partitions=chosen.partitions)
         schema = output_schema(exchange.schema, chosen)
-        columns, metadata = chosen.columns or None, chosen.metadata_columns
-        batches = read_rows(
-            self._store, parts, exchange, chosen, columns=columns, metadata=metadata, totals=totals
-        )
+        batches = read_rows(self._store, parts, exchange, chosen, schema, totals=totals)
         return pa.RecordBatchReader.from_batches(schema, batches)
 
     def lookup(self, key: Any, **options: Unpack[ReadArguments]) -> pa.Table:
@@ -177,21 +173,9 @@ class Exchange:
         check_readable(exchange, chosen)
         predicates = key_predicates(exchange, key)
         parts = snapshot.parts(predicates, chosen.partitions)
-        columns = list(chosen.columns or exchange.schema.names)
-        needed = [*columns, *(name for name in exchange.keys if name not in columns)]
-        found = [
-            matching_rows(batch, predicates)
-            for batch in read_rows(
-                self._store,
-                parts,
-                exchange,
-                chosen,
-                columns=needed,
-                metadata=chosen.metadata_columns,
-            )
-        ]
-        schema = output_schema(exchange.schema, replace(chosen, columns=tuple(columns)))
-        return pa.Table.from_batches([batch.select(schema.names) for batch in found], schema)
+        schema = output_schema(exchange.schema, chosen)
+        rows = read_rows(self._store, parts, exchange, chosen, schema, equal=predicates)
+        return pa.Table.from_batches(rows, schema)
 
     def attempts(self, query: int | None = None) -> list[AttemptState]:
         """Every attempt: what storage holds, what the records say, what the listener saw."""

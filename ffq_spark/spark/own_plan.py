@@ -21,7 +21,7 @@ from ffq_spark.options import ReadOptions
 from ffq_spark.shared_names import Metric, PlanField
 from ffq_spark.spark.conditions import decode_conditions
 from ffq_spark.spark.plan_note import PlanNote, PlanRequest, place_mark
-from ffq_spark.spark.read_task import ReadTask, chosen_parts, needed_of
+from ffq_spark.spark.read_task import ReadTask, task_parts
 from ffq_spark.spark.types import spark_arrow_schema, spark_schema
 
 
@@ -33,8 +33,7 @@ def own_plan(
 ) -> list[InputPartition]:
     """What `request` asks for. A plan by partitions has one task for each, in their order."""
     predicates = decode_conditions(request.filters, snapshot.exchange)
-    chosen = chosen_parts(snapshot, options, schema, predicates)
-    parts = needed_of(chosen, snapshot, schema)
+    parts = task_parts(snapshot, options, schema, predicates)
     keys = _spark_keys(snapshot)
     order = sorted_by(snapshot, options)
     exchange = snapshot.exchange.encode()

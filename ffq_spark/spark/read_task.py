@@ -13,12 +13,11 @@ from ffq_spark.errors import ExchangeMismatch
 from ffq_spark.exchange.attempts.stored import CHUNKS_FIELD
 from ffq_spark.exchange.compute.pruning import Predicate
 from ffq_spark.exchange.compute.sorting import sort_rows
-from ffq_spark.exchange.read.parts import METADATA_FIELDS
+from ffq_spark.exchange.read.row_shape import metadata_names
 from ffq_spark.exchange.read.rows import check_readable, read_rows, usable
 from ffq_spark.exchange.scan.snapshot import READ_SCHEMA, Snapshot
 from ffq_spark.exchange.scan.tasks import read_tasks
 from ffq_spark.format import paths
-from ffq_spark.format.conform import conform
 from ffq_spark.format.records import ExchangeRecord
 from ffq_spark.options import ReadOptions
 from ffq_spark.spark.nulls import refuse_nulls
@@ -54,8 +53,9 @@ class ReadTask(InputPartition):
         *,
         place: bytes = b"",
     ) -> None:
-        self._parts = parts
-        self._exchange = exchange
+        self.parts = parts
+        self.exchange = exchange
+        """The exchange's record, encoded."""
         self.order = order
         """The order in which the rows are to come: all parts are sorted by it."""
         self.sort_by = sort_by
@@ -65,19 +65,11 @@ class ReadTask(InputPartition):
         """Whether the plugin waits for a report at the end."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        names = tuple(self._parts.schema.names)
-        message = self._parts.serialize()
-        known = (self._exchange, self.order, self.sort_by, self.reports)
+        names = tuple(self.parts.schema.names)
+        message = self.parts.serialize()
+        known = (self.exchange, self.order, self.sort_by, self.reports)
         # The JVM looks for the place in these bytes from their beginning.
         return _received, (self._place, message, names, *known)
-
-    @property
-    def parts(self) -> pa.Table:
-        return pa.Table.from_batches([self._parts])
-
-    @property
-    def exchange(self) -> ExchangeRecord:
-        return ExchangeRecord.decode(self._exchange, paths.EXCHANGE)
 
 
 def _received(place: bytes, message: pa.Buffer, names: tuple[str, ...], *known: Any) -> ReadTask:
@@ -92,37 +84,29 @@ def plan_tasks(
     predicates: Sequence[Predicate] = (),
 ) -> list[InputPartition]:
     """A snapshot's rows as tasks; at least one, or Spark would call `read` with none."""
-    parts = needed_of(chosen_parts(snapshot, options, schema, predicates), snapshot, schema)
+    parts = task_parts(snapshot, options, schema, predicates)
     tasks = read_tasks(parts, options) or [pa.RecordBatch.from_pylist([], parts.schema)]
     exchange = snapshot.exchange.encode()
     return [ReadTask(batch, exchange) for batch in tasks]
 
 
-def chosen_parts(
+def task_parts(
     snapshot: Snapshot,
     options: ReadOptions,
     schema: StructType,
     predicates: Sequence[Predicate],
 ) -> pa.Table:
-    """The parts that a read needs."""
+    """List the parts that a read needs, with what a task must know of each."""
     _check_schema(snapshot, schema)
     check_readable(snapshot.exchange, options)
-    return snapshot.parts(usable(predicates, snapshot.exchange, options), options.partitions)
-
-
-def needed_of(parts: pa.Table, snapshot: Snapshot, schema: StructType) -> pa.Table:
-    """What a task must know of its parts, to give these columns."""
-    metadata = len(_metadata_names(snapshot.exchange.schema) & set(schema.names))
+    parts = snapshot.parts(usable(predicates, snapshot.exchange, options), options.partitions)
+    own = snapshot.exchange.schema
+    metadata = len(metadata_names(own) & set(schema.names))
     unneeded: set[str] = set() if metadata else set(_FOR_METADATA)
-    if len(schema.names) - metadata == len(snapshot.exchange.schema):
+    if len(schema.names) - metadata == len(own):
         unneeded |= _FOR_SOME_COLUMNS
     known = [name for name in _PART_FIELDS if name not in unneeded]
     return parts.select([name for name in known if name in parts.schema.names])
-
-
-def _metadata_names(own: pa.Schema) -> set[str]:
-    """The names of metadata columns; an exchange may have such columns of its own."""
-    return {field.name for field in METADATA_FIELDS}.difference(own.names)
 
 
 def _check_schema(snapshot: Snapshot, schema: StructType) -> None:
@@ -139,24 +123,19 @@ def read_task(
     store: Store, task: ReadTask, schema: StructType, options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
     """One task's rows, with the columns that Spark wants."""
-    wanted = spark_arrow_schema(schema)
-    extra = _metadata_names(task.exchange.schema)
-    columns = [name for name in wanted.names if name not in extra]
-    metadata = len(columns) < len(wanted)
     totals = ReadTotals()
     batches = read_rows(
         store,
-        task.parts,
-        task.exchange,
+        pa.Table.from_batches([task.parts]),
+        ExchangeRecord.decode(task.exchange, paths.EXCHANGE),
         options,
-        columns=columns,
-        metadata=metadata,
+        spark_arrow_schema(schema),
         order=task.order,
         totals=totals,
     )
     try:
         for batch in sort_rows(batches, task.sort_by) if task.sort_by else batches:
-            yield refuse_nulls(conform(batch, wanted))
+            yield refuse_nulls(batch)
         if task.reports:
             report(totals)
     finally:

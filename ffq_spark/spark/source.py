@@ -14,7 +14,7 @@ from ffq_spark.errors import BadOption, Unsupported
 from ffq_spark.exchange.ledger import leases
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.read.rows import check_readable
-from ffq_spark.exchange.scan.snapshot import take_snapshot
+from ffq_spark.exchange.scan.snapshot import open_exchange
 from ffq_spark.exchange.write.job import WriteJob
 from ffq_spark.exchange.write.prepare import check_delivery, new_initiator, prepare
 from ffq_spark.format.ids import new_query, now_ms
@@ -60,10 +60,9 @@ class FfqShuffleSource(DataSource):
 
     def schema(self) -> StructType:
         options = self._read_options()
-        snapshot = take_snapshot(self.store(), options)
-        self._newest = snapshot.newest
-        check_readable(snapshot.exchange, options)
-        columns = spark_schema(snapshot.exchange)
+        exchange, self._newest = open_exchange(self.store(), options)
+        check_readable(exchange, options)
+        columns = spark_schema(exchange)
         return output_columns(columns, options.columns, options.metadata_columns)
 
     def reader(self, schema: StructType) -> ExchangeReader:

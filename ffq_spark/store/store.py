@@ -17,16 +17,7 @@ from ffq_spark.store.backend import Backend, Directory, Entry, Skip
 from ffq_spark.store.credits import Credits
 from ffq_spark.store.local import LocalBackend
 from ffq_spark.store.location import open_backend
-from ffq_spark.store.prefetch import (
-    Answer,
-    Fetch,
-    ReadTotals,
-    Request,
-    Size,
-    fetch_ahead,
-    fetch_in_turn,
-    one,
-)
+from ffq_spark.store.prefetch import Buffers, ReadTotals, Request, fetch_ahead, fetch_in_turn
 from ffq_spark.store.redaction import scrub
 from ffq_spark.store.retry import GaveUp
 from ffq_spark.store.uploads import ParallelUploads, SerialUploads
@@ -121,21 +112,21 @@ class Store:
             raise self._failed("read", path, error) from self._cause(error)
 
     def fetch(
-        self,
-        fetch: Fetch[Request, Answer],
-        requests: Iterable[Request],
-        size: Size,
-        credits: Credits,
-        totals: ReadTotals,
-        count: Size = one,
-    ) -> Iterator[tuple[Request, Answer]]:
-        """Answers in the order of their requests; ahead of their use, where that saves time.
+        self, requests: Iterable[Request], credits: Credits, totals: ReadTotals
+    ) -> Iterator[tuple[Request, Buffers]]:
+        """Fetch byte ranges in the order of their requests, ahead of their use from a remote store.
 
-        `size` and `count` tell the bytes of a request, and how many ranges it asks for.
+        The answer to a request of a file that does not exist is None.
         """
         if self.is_local:
-            return fetch_in_turn(fetch, requests, size, totals, count)
-        return fetch_ahead(fetch, requests, size, totals, credits, count)
+            return fetch_in_turn(self._read_ranges, requests, totals)
+        return fetch_ahead(self._read_ranges, requests, totals, credits)
+
+    def _read_ranges(self, path: str, spans: Sequence[tuple[int, int]]) -> Buffers:
+        try:
+            return [self.read_range(path, start, length) for start, length in spans]
+        except FileNotFoundError:
+            return None
 
     def create_once(self, path: str, data: bytes) -> bool:
         """Create a file that nobody has created: True if it now holds exactly these bytes.

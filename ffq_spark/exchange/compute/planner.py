@@ -34,8 +34,10 @@ def plan(
     [(0, 1), (2, 3)]
     """
     groups = _joined(sizes, target)
-    groups = _at_least(groups, min_tasks)
-    groups = _at_most(groups, max_tasks)
+    if len(groups) < min_tasks:
+        groups = _at_least(groups, min_tasks)
+    if max_tasks and len(groups) > max_tasks:
+        groups = _at_most(groups, max_tasks)
     return _sharded(groups, sizes, target, max_tasks, pieces)
 
 
@@ -66,7 +68,7 @@ def _at_least(groups: list[list[int]], count: int) -> list[list[int]]:
 
 def _at_most(groups: list[list[int]], count: int) -> list[list[int]]:
     groups = [list(group) for group in groups]
-    while count and len(groups) > count:
+    while len(groups) > count:
         last = groups.pop()
         groups[-1].extend(last)
     return groups

@@ -14,7 +14,9 @@ from ffq_spark.exchange.attempts.stored import read_index
 from ffq_spark.exchange.compute.row_partitions import check_placed
 from ffq_spark.exchange.compute.sorting import check_sorted
 from ffq_spark.exchange.read.column_ranges import check_directory
-from ffq_spark.exchange.read.parts import Part, decode_part, fetch_part
+from ffq_spark.exchange.read.decode import decode_part
+from ffq_spark.exchange.read.fetch import fetch_part
+from ffq_spark.exchange.read.part import Part, list_parts
 from ffq_spark.exchange.scan.snapshot import READ_SCHEMA, Snapshot
 from ffq_spark.format.paths import AttemptId
 from ffq_spark.format.payload import Decoder
@@ -59,20 +61,20 @@ class VerifyReport:
 def verify_snapshot(snapshot: Snapshot, progress: Progress | None = None) -> VerifyReport:
     """Read every part in full and check its bytes, rows, checksums, partition, order and index."""
     findings: list[Finding] = []
-    parts = _listed_parts(snapshot, findings).to_pylist()
+    parts = list(list_parts(_listed_parts(snapshot, findings)))
     orders = {step.step: step.body.sort_by for step in snapshot.steps}
     sizes_of: dict[AttemptId, set[_Sizes]] = defaultdict(set)
     for done, part in enumerate(parts, start=1):
         with _recorded_in(findings):
-            _check_part(snapshot, part, orders.get(part["step"], ()))
-        id = AttemptId(part["query"], part["stage"], part["map_task"], part["attempt"])
+            _check_part(snapshot, part, orders.get(part.step or 0, ()))
+        id = AttemptId(part.query, part.stage, part.map_task, part.attempt)
         sizes_of[id].add(_sizes(part))
         if progress:
             progress(done, len(parts))
     for id in sorted(sizes_of):
         with _recorded_in(findings):
             _check_index(snapshot.store, id, sizes_of[id])
-    rows, size = (sum(part[name] for part in parts) for name in ("rows", "bytes"))
+    rows, size = sum(part.rows for part in parts), sum(part.bytes for part in parts)
     return VerifyReport(len(snapshot.steps), len(parts), rows, size, tuple(findings))
 
 
@@ -100,16 +102,16 @@ def _recorded_in(findings: list[Finding], kind: type[FfqError] = FfqError) -> It
 def _check_part(snapshot: Snapshot, part: Part, order: Sequence[str]) -> None:
     """Raise the first error in a part's bytes, column directory, batches, order and placement."""
     exchange = snapshot.exchange
-    path = snapshot.store.url(part["file"])
+    path = snapshot.store.url(part.file)
     data = fetch_part(snapshot.store, part)
     check_directory(exchange.schema, part, data, path)
     batches = decode_part(Decoder(exchange.schema), part, data, path)
     for batch in check_sorted(batches, order, path):
-        check_placed(exchange, batch, part["reduce"], path)
+        check_placed(exchange, batch, part.reduce, path)
 
 
 def _sizes(part: Part) -> _Sizes:
-    return part["reduce"], part["bytes"], part["rows"]
+    return part.reduce, part.bytes, part.rows
 
 
 def _check_index(store: Store, id: AttemptId, committed: Set[_Sizes]) -> None:

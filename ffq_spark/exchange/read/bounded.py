@@ -7,7 +7,7 @@ compressed have to be in memory once: one column of one batch, and of one reader
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 
 from ffq_spark.exchange.compute.batch_sizes import split_within
 from ffq_spark.exchange.compute.spill import Spilled, SpillFile
-from ffq_spark.exchange.read.column_ranges import Selection
+from ffq_spark.exchange.read.decode import check_counts, decode_part, validate
+from ffq_spark.exchange.read.fetch import fetch_parts
+from ffq_spark.exchange.read.part import Part, list_parts
 from ffq_spark.exchange.read.part_file import (
     PIECE_BYTES,
     Bytes,
@@ -29,17 +31,10 @@ from ffq_spark.exchange.read.part_file import (
     check_part,
 )
 from ffq_spark.exchange.read.part_streams import Stream, cut
-from ffq_spark.exchange.read.parts import (
-    Part,
-    RowShape,
-    check_counts,
-    decode_part,
-    fetch_parts,
-    validate,
-)
+from ffq_spark.exchange.read.row_shape import RowShape
 from ffq_spark.format import payload
 from ffq_spark.format.payload import Decoder
-from ffq_spark.store import Store
+from ffq_spark.store import ReadTotals, Store
 
 
 @dataclass(frozen=True)
@@ -66,25 +61,27 @@ def read_bounded(
     schema: pa.Schema,
     limits: Limits,
     *,
-    columns: Sequence[str] | None = None,
-    metadata: bool = False,
+    output: pa.Schema | None = None,
+    totals: ReadTotals | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of these parts, verified in full, within these limits.
 
     The order of rows depends on the parts alone, so that a read can go on where another ended.
     """
-    shape = RowShape(schema, columns, metadata=metadata)
-    opened = Selection(schema, shape.opened, local=store.is_local)
+    shape = RowShape(schema, output or schema, local=store.is_local)
+    totals = totals or ReadTotals()
     parts = _by_file(parts)
     large = parts["bytes"].to_numpy() > limits.part_bytes
     for start, end in pairwise(_bounds(large)):
         run = parts.slice(start, end - start)
         if large[start]:
-            (part,) = run.to_pylist()
+            (part,) = list_parts(run)
             yield from shape.rows(part, read_large_part(store, part, shape.decoder, limits))
             continue
-        for part, data in fetch_parts(store, run, "full", limits.part_bytes, None, opened):
-            path = store.url(part["file"])
+        for part, data in fetch_parts(
+            store, run, "full", limits.part_bytes, totals, shape.selection
+        ):
+            path = store.url(part.file)
             yield from shape.rows(part, _held_batches(data, part, path, shape.decoder, limits))
 
 
@@ -97,7 +94,7 @@ def read_large_part(
     """
     checked = checked or check_part(store, part, limits.piece_bytes(store))
     source = PartBytes(store, part, checked)
-    return _batches(source, part, store.url(part["file"]), decoder, limits)
+    return _batches(source, part, store.url(part.file), decoder, limits)
 
 
 def _held_batches(
@@ -113,7 +110,7 @@ def _batches(
     source: Bytes, part: Part, path: str, decoder: Decoder, limits: Limits
 ) -> Iterator[pa.RecordBatch]:
     rows = batches = 0
-    full = part.get("checksum") is None
+    full = part.checksum is None
     for stream in cut(source, limits.batch_bytes, path):
         for batch, place in _loaded(stream, path, decoder, limits, full=full):
             rows += batch.num_rows

@@ -1,7 +1,7 @@
-"""Which bytes of a part some of its columns need, and how they become a part of just those.
+"""Find the bytes that some columns of a part need, and assemble them to a part of just those.
 
-What is put together is again a stream: the schema, of each batch its head and the columns that were
-asked for, and the tail. Heads refer to columns by their place, so they are told the new ones.
+What is assembled is again an Arrow stream: the schema, the head and the chosen columns of each
+batch, and the tail. Heads refer to columns by their position, so they are changed to the new ones.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ffq_spark.errors import CorruptPart
+from ffq_spark.exchange.read.part import Part
 from ffq_spark.format.columns import Directory, buffer_counts, move_columns
 from ffq_spark.format.payload import checksum
 
 
 @dataclass(frozen=True)
 class Thrift:
-    """When fewer bytes are worth more requests: if so many are saved, or half of the part."""
+    """The least savings for which fewer bytes are worth more requests."""
 
     enough: int
     least_half: int
     max_gap: int
 
     def pays(self, saved: Any, size: Any) -> Any:
-        """Whether to leave out so many bytes of a part, or of each of many.
+        """Tell whether it pays to leave out `saved` bytes of a part; both may be arrays.
 
         >>> LOCAL.pays(300_000, 500_000), LOCAL.pays(300_000, 900_000)
         (True, False)
@@ -43,7 +44,7 @@ REMOTE = Thrift(enough=4 << 20, least_half=4 << 20, max_gap=256 << 10)
 
 
 class Selection:
-    """Some columns of an exchange, and of which parts they are read without the others.
+    """Some columns of an exchange; decides of which parts they are read without the others.
 
     >>> schema = pa.schema([("k", pa.int64()), ("a", pa.int64()), ("b", pa.int32())])
     >>> sizes = {"bytes": [320_000, 3_200_000], "rows": [16_000, 160_000], "tail_bytes": [700, 700]}
@@ -58,59 +59,51 @@ class Selection:
         widths = [_most_bytes(f.type) for f in schema if f.name not in columns]
         self._row_bytes = None if None in widths else sum(width or 0 for width in widths)
 
-    @property
-    def _is_some(self) -> bool:
-        return self._counts is not None and len(self._chosen) < len(self._counts)
-
     def pays(self, parts: pa.Table) -> NDArray[np.bool_]:
-        """For each part whether enough of its bytes may belong to other columns."""
-        if not self._is_some:
+        """Tell for each part whether enough of its bytes may belong to other columns."""
+        if self._counts is None or len(self._chosen) == len(self._counts):
             return np.zeros(parts.num_rows, np.bool_)
         most = sizes = parts["bytes"].to_numpy()
         if self._row_bytes is not None:
             most = np.minimum(sizes, parts["rows"].to_numpy() * self._row_bytes)
         has_directory = parts["tail_bytes"].to_numpy() > 0
-        found: NDArray[np.bool_] = has_directory & self._thrift.pays(most, sizes)
-        return found
+        pays: NDArray[np.bool_] = has_directory & self._thrift.pays(most, sizes)
+        return pays
 
-    def ranges(
-        self, part: dict[str, Any], tail: pa.Buffer, path: str, verify: str
-    ) -> ColumnRanges | None:
-        """What to ask for of a part, given its tail; None if that is almost all of it."""
+    def ranges(self, part: Part, tail: pa.Buffer, path: str, verify: str) -> ColumnRanges | None:
+        """Plan what to request of a part, given its tail; None if that is almost all of it."""
         assert self._counts is not None
         directory = _directory(part, tail, len(self._counts), path, verify)
         pieces = directory.pieces(self._chosen)
         spans = _joined((directory.bounds[p : p + 2] for p in pieces), self._thrift.max_gap)
-        saved = part["bytes"] - sum(end - start for start, end in spans)
-        if not self._thrift.pays(saved, part["bytes"]):
+        saved = part.bytes - sum(end - start for start, end in spans)
+        if not self._thrift.pays(saved, part.bytes):
             return None
         return ColumnRanges(part, spans, tail, directory, pieces, tuple(self._counts))
 
 
-def _directory(
-    part: dict[str, Any], tail: pa.Buffer, columns: int, path: str, verify: str
-) -> Directory:
-    if verify == "full" and checksum(tail) != part["tail_checksum"]:
-        raise CorruptPart("checksum mismatch in the directory of columns", path=path)
+def _directory(part: Part, tail: pa.Buffer, columns: int, path: str, verify: str) -> Directory:
+    if verify == "full" and checksum(tail) != part.tail_checksum:
+        raise CorruptPart("checksum mismatch in the column directory", path=path)
     try:
-        return Directory.decode(memoryview(tail), columns, part["bytes"])
+        return Directory.decode(memoryview(tail), columns, part.bytes)
     except ValueError as error:
-        raise CorruptPart(f"no directory of columns: {error}", path=path) from error
+        raise CorruptPart(f"not a readable column directory: {error}", path=path) from error
 
 
-def check_directory(schema: pa.Schema, part: dict[str, Any], data: pa.Buffer, path: str) -> None:
-    """Compare the directory of a whole part, if it has one, with the pieces that it tells of."""
-    if not part["tail_bytes"]:
+def check_directory(schema: pa.Schema, part: Part, data: pa.Buffer, path: str) -> None:
+    """Compare the column directory of a whole part, if it has one, with the part's bytes."""
+    if not part.tail_bytes:
         return
-    tail = data[len(data) - part["tail_bytes"] :]
+    tail = data[len(data) - part.tail_bytes :]
     directory = _directory(part, tail, len(schema), path, "full")
     for piece, (start, end) in enumerate(pairwise(directory.bounds)):
         if not directory.is_true(piece, memoryview(data)[start:end]):
-            raise CorruptPart("the directory tells of other columns", path=path)
+            raise CorruptPart("the column directory describes other columns", path=path)
 
 
 def _most_bytes(kind: pa.DataType) -> float | None:
-    """What a value and its validity take at most, if that is known."""
+    """Return the most bytes of a value with its validity, or None if a value may have any size."""
     try:
         return (int(kind.bit_width) + 1) / 8
     except ValueError:
@@ -118,7 +111,7 @@ def _most_bytes(kind: pa.DataType) -> float | None:
 
 
 def _joined(pieces: Iterable[tuple[int, ...]], max_gap: int) -> list[tuple[int, int]]:
-    """Pieces in their order as few spans: small gaps between them are read over.
+    """Join ascending pieces to spans; a gap of at most `max_gap` bytes is read as well.
 
     >>> _joined([(0, 8), (8, 16), (40, 48)], max_gap=16)
     [(0, 16), (40, 48)]
@@ -134,11 +127,11 @@ def _joined(pieces: Iterable[tuple[int, ...]], max_gap: int) -> list[tuple[int, 
 
 @dataclass(frozen=True)
 class ColumnRanges:
-    """What a read of some columns asks for of one part."""
+    """The request of some columns of one part."""
 
-    part: dict[str, Any]
-    spans: list[tuple[int, int]]
-    """Bytes of the part, each from one place to another."""
+    part: Part
+    needed: list[tuple[int, int]]
+    """Spans of the part's bytes, each from one position in the part to another."""
     tail: pa.Buffer
     directory: Directory
     pieces: list[int]
@@ -146,17 +139,29 @@ class ColumnRanges:
 
     @property
     def length(self) -> int:
-        """How many bytes are asked for."""
-        return sum(end - start for start, end in self.spans)
+        """The bytes to request."""
+        return sum(end - start for start, end in self.needed)
 
-    def stream(self, fetched: Iterable[pa.Buffer], path: str, verify: str) -> pa.Buffer:
-        """The part without the other columns, from the bytes of all spans."""
+    @property
+    def file(self) -> str:
+        return self.part.file
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """Start and length of each request in the file."""
+        return [(self.part.offset + start, end - start) for start, end in self.needed]
+
+    def assemble(self, buffers: list[pa.Buffer], path: str, verify: str) -> pa.Buffer:
+        """Make the part without the other columns from the bytes of all spans.
+
+        `buffers` is emptied, so that the bytes are not held twice.
+        """
         stream = np.empty(self.length + len(self.tail), np.uint8)
         position = 0
-        for (start, end), data in zip(self.spans, fetched, strict=True):
+        for start, end in self.needed:
+            data = buffers.pop(0)
             if len(data) != end - start:
-                told = f"fewer bytes instead of {self.part['bytes']}"
-                raise CorruptPart(told, path=path)
+                raise CorruptPart(f"fewer bytes instead of {self.part.bytes}", path=path)
             stream[position : position + len(data)] = np.frombuffer(data, np.uint8)
             position += len(data)
         stream[position:] = np.frombuffer(self.tail, np.uint8)
@@ -170,9 +175,9 @@ class ColumnRanges:
         return pa.py_buffer(stream)
 
     def _places(self) -> dict[int, int]:
-        """Where each piece lies in what is put together."""
+        """Return the position of each piece in the assembled part."""
         places: dict[int, int] = {}
-        left_out, reached, spans = 0, 0, iter(self.spans)
+        left_out, reached, spans = 0, 0, iter(self.needed)
         for piece in self.pieces:
             start = self.directory.bounds[piece]
             if start >= reached:
@@ -190,7 +195,7 @@ class ColumnRanges:
                 raise CorruptPart("checksum mismatch in a column", path=path)
 
     def _move(self, stream: memoryview, places: Mapping[int, int], end: int) -> None:
-        """Let every head find its columns at their new places."""
+        """Change every head to the new positions of its columns."""
         bounds, heads = self.directory.bounds, self.directory.heads
         for head in heads:
             body = places[head] + bounds[head + 1] - bounds[head]

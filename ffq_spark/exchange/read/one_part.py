@@ -13,7 +13,7 @@ from ffq_spark.exchange.attempts import stored
 from ffq_spark.exchange.attempts.resolution import StageAttempts
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.ledger.step_parts import committed_parts
-from ffq_spark.exchange.read.parts import Part
+from ffq_spark.exchange.read.part import Part, list_parts
 from ffq_spark.format.manifest import with_file_ends
 from ffq_spark.format.paths import AttemptId
 from ffq_spark.format.records import StepBody
@@ -37,12 +37,12 @@ def registered_part(store: Store, id: AttemptId, reduce: int) -> Part:
         attempts = StageAttempts.of(store, id.query, id.stage, step)
         index = attempts.index(id.map_task, str(id.attempt or "latest"))
         listed = stored.parts_of([index])
-        parts = listed if step is None else _committed(store, step, index.id)
-    chunks, part = _of_partition(listed, reduce).get("chunks"), _of_partition(parts, reduce)
-    if not part:
+        committed = listed if step is None else _committed(store, step, index.id)
+    in_index, part = _of_partition(listed, reduce), _of_partition(committed, reduce)
+    if part is None:
         path = store.url(index.id.directory)
         raise PartitionNotFound(f"partition {reduce} not found in shuffle index", path=path)
-    return {**part, "chunks": chunks, "step": None}
+    return part._replace(chunks=in_index.chunks if in_index else (), step=None)
 
 
 def _committed(store: Store, step: StepBody, id: AttemptId) -> pa.Table:
@@ -61,6 +61,5 @@ def _committed(store: Store, step: StepBody, id: AttemptId) -> pa.Table:
     return with_file_ends(table.filter(pc.equal(table["map_task"], id.map_task)))
 
 
-def _of_partition(parts: pa.Table, reduce: int) -> Part:
-    found: list[Part] = parts.filter(pc.equal(parts["reduce"], reduce)).to_pylist()
-    return found[0] if found else {}
+def _of_partition(parts: pa.Table, reduce: int) -> Part | None:
+    return next(list_parts(parts.filter(pc.equal(parts["reduce"], reduce))), None)

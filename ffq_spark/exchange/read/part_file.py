@@ -15,9 +15,9 @@ import pyarrow as pa
 import xxhash
 
 from ffq_spark.errors import CorruptPart
-from ffq_spark.exchange.read.parts import Part, fetch_range
+from ffq_spark.exchange.read.fetch import fetch_range
+from ffq_spark.exchange.read.part import Part
 from ffq_spark.format.chunks import ChunkSums
-from ffq_spark.format.index import Chunk
 from ffq_spark.store import Store
 
 PIECE_BYTES = 256 << 10
@@ -35,31 +35,27 @@ class Checked:
 
 def check_part(store: Store, part: Part, piece_bytes: int = PIECE_BYTES) -> Checked:
     """Read a part, a piece at a time, and compare all of it with what was committed."""
-    path, expected = store.url(part["file"]), part.get("checksum")
-    chunks = [Chunk(**chunk) for chunk in part.get("chunks") or ()]
-    sums = ChunkSums(chunks, part["bytes"], path) if chunks else None
+    path = store.url(part.file)
+    sums = ChunkSums(part.chunks, part.bytes, path) if part.chunks else None
     whole, pieces = xxhash.xxh3_64(), array("Q")
-    for start in range(0, part["bytes"], piece_bytes):
+    for start in range(0, part.bytes, piece_bytes):
         data = _piece(store, part, start, piece_bytes)
         whole.update(data)
         pieces.append(xxhash.xxh3_64_intdigest(data))
         if sums is not None:
             sums.update(data)
     digest = int(whole.intdigest())
-    if expected is not None and digest != expected:
+    if part.checksum is not None and digest != part.checksum:
         raise CorruptPart("checksum mismatch", path=path)
     return Checked(digest, pieces, piece_bytes)
 
 
 def _piece(store: Store, part: Part, start: int, piece_bytes: int) -> pa.Buffer:
-    left = part["bytes"] - start
-    size = min(piece_bytes, left)
-    asked = size + (part["ends_file"] and size == left)
-    data = fetch_range(store, part["file"], part["offset"] + start, asked, part.get("step"))
+    size = min(piece_bytes, part.bytes - start)
+    data = fetch_range(store, part, start, size)
     if len(data) != size:
-        found = f"{start + len(data)} bytes" if len(data) < size else "more bytes"
-        message = f"{found} instead of {part['bytes']}"
-        raise CorruptPart(message, path=store.url(part["file"]))
+        counted = f"{start + len(data)} bytes" if len(data) < size else "more bytes"
+        raise CorruptPart(f"{counted} instead of {part.bytes}", path=store.url(part.file))
     return data
 
 
@@ -93,11 +89,11 @@ class PartBytes:
         self._checked = checked
         self._position = start
         self._held = _NOTHING
-        self.left = max(0, part["bytes"] - start)
+        self.left = max(0, part.bytes - start)
 
     def pieces(self, size: int) -> Iterator[pa.Buffer]:
         if size > self.left:
-            raise CorruptPart("a batch is cut", path=self._store.url(self._part["file"]))
+            raise CorruptPart("a batch is cut", path=self._store.url(self._part.file))
         self.left -= size
         return self._until(self._position + size)
 
@@ -115,7 +111,7 @@ class PartBytes:
             size = self._checked.piece_bytes
             data = _piece(self._store, self._part, number * size, size)
             if xxhash.xxh3_64_intdigest(data) != self._checked.pieces[number]:
-                path = self._store.url(self._part["file"])
+                path = self._store.url(self._part.file)
                 raise CorruptPart("the file changed while it was read", path=path)
             self._held = (number, data)
         return self._held[1]

@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from ffq_spark.errors import CorruptPart, FfqError
-from ffq_spark.exchange.read.parts import Part, fetch_range
+from ffq_spark.exchange.read.fetch import fetch_range
+from ffq_spark.exchange.read.part import Part
 from ffq_spark.format import payload
 from ffq_spark.format.messages import MARKER, PREFIX
 from ffq_spark.store import Store
@@ -22,7 +23,7 @@ _LONGEST = 64 << 20
 
 def part_schema(store: Store, part: Part) -> pa.Schema:
     """The columns that a part says it has. Whoever reads its rows verifies them."""
-    path = store.url(part["file"])
+    path = store.url(part.file)
     try:
         return payload.decode_schema(pa.py_buffer(_first_message(store, part, path)), path)
     except FfqError:
@@ -58,11 +59,11 @@ class _Start(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         part, position = self._part, self._position
-        size = min(len(buffer), part["bytes"] - position)
+        size = min(len(buffer), part.bytes - position)
         if size <= 0:
             return 0
-        start = part["offset"] + position
-        data = fetch_range(self._store, part["file"], start, size, part["step"])
+        # A file that has grown is refused by the reader of its rows.
+        data = fetch_range(self._store, part, position, size)[:size]
         buffer[: len(data)] = memoryview(data).cast("B")
         self._position += len(data)
         return len(data)

@@ -1,54 +1,44 @@
-"""Which bytes are asked for together: neighbouring parts of one file are one range."""
+"""Plan which bytes are requested together: neighbouring parts of one file are one range."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-# Reading so many bytes that nobody wants costs less than another request.
+from ffq_spark.exchange.read.part import Part, length_to_request, list_parts
+
 MAX_GAP = 256 << 10
+"""Reading this many unwanted bytes costs less than another request."""
 
 
-@dataclass(frozen=True)
-class Range:
+class Range(NamedTuple):
     """Bytes of one file, and the parts that lie in them."""
 
     file: str
     start: int
     length: int
-    parts: pa.Table
-    ends_file: bool
-    alone: bool
-    """Whether it was to be one part's only."""
-
-    @property
-    def spans(self) -> list[tuple[int, int]]:
-        """What is asked for, each from one place to another."""
-        return [(self.start, self.start + self.length)]
-
-    @property
-    def asked(self) -> int:
-        """How many bytes to ask for: at a file's end one more, to see that there is none."""
-        return self.length + self.ends_file
+    spans: list[tuple[int, int]]
+    """Start and length of the request, which asks for one byte more at the file's end."""
+    parts: tuple[Part, ...]
+    separate: bool
+    """Whether the range was planned for a single part, of which columns may be left out."""
 
 
 def join_ranges(
-    parts: pa.Table, limit: int, alone: NDArray[np.bool_] | None = None
+    parts: pa.Table, limit: int, separate: NDArray[np.bool_] | None = None
 ) -> Iterator[Range]:
-    """The ranges that hold these parts, at most `limit` bytes each unless a part is larger.
+    """Join parts to ranges of at most `limit` bytes, or of one part that is larger.
 
     Files come in the order of their first part, the parts of a file in the order they lie in it.
-    Those that are to be `alone` share their range with no other.
+    Each part that `separate` marks has a range of its own.
 
     >>> parts = pa.table({"file": ["a", "b", "a"], "offset": [0, 0, 8], "bytes": [8, 8, 8]})
-    >>> from ffq_spark.format.manifest import with_file_ends
-    >>> ranges = join_ranges(with_file_ends(parts), 16)
-    >>> [(range.file, range.start, range.length) for range in ranges]
+    >>> [(range.file, range.start, range.length) for range in join_ranges(parts, 16)]
     [('a', 0, 16), ('b', 0, 8)]
     """
     if not parts.num_rows:
@@ -56,32 +46,32 @@ def join_ranges(
     files = parts["file"].combine_chunks().dictionary_encode()
     codes = files.indices.to_numpy()
     offsets, sizes = parts["offset"].to_numpy(), parts["bytes"].to_numpy()
-    single = np.zeros(len(codes), np.bool_) if alone is None else alone
+    marks = np.zeros(len(codes), np.bool_) if separate is None else separate
     if len(files.dictionary) < len(codes):
         order = np.lexsort((offsets, codes))
         parts = parts.take(pa.array(order))
-        codes, offsets, sizes, single = codes[order], offsets[order], sizes[order], single[order]
-    for first, last in pairwise(_bounds(codes, offsets, sizes, single, limit)):
-        start = int(offsets[first])
-        length = int(offsets[last - 1] + sizes[last - 1]) - start
-        file = files.dictionary[int(codes[first])].as_py()
-        ends_file = parts["ends_file"][last - 1].as_py()
-        own = parts.slice(first, last - first)
-        yield Range(file, start, length, own, ends_file, bool(single[first]))
+        codes, offsets, sizes, marks = codes[order], offsets[order], sizes[order], marks[order]
+    rows = list_parts(parts)
+    for first, last in pairwise(_bounds(codes, offsets, sizes, marks, limit)):
+        own = tuple(islice(rows, last - first))
+        start = own[0].offset
+        length = own[-1].offset + own[-1].bytes - start
+        spans = [(start, length_to_request(length, ends_file=own[-1].ends_file))]
+        yield Range(own[0].file, start, length, spans, own, bool(marks[first]))
 
 
 def _bounds(
     codes: NDArray[np.int32],
     offsets: NDArray[np.int64],
     sizes: NDArray[np.int64],
-    single: NDArray[np.bool_],
+    marks: NDArray[np.bool_],
     limit: int,
 ) -> list[int]:
-    """Where ranges begin, and the end."""
+    """Return the row at which each range begins, and the number of rows."""
     ends = offsets + sizes
     apart = np.ones(len(codes), np.bool_)
     apart[1:] = (codes[1:] != codes[:-1]) | (offsets[1:] - ends[:-1] > MAX_GAP)
-    apart[1:] |= (offsets[1:] < ends[:-1]) | single[1:] | single[:-1]
+    apart[1:] |= (offsets[1:] < ends[:-1]) | marks[1:] | marks[:-1]
     if apart.all():
         return list(range(len(codes) + 1))
     bounds = [0]

@@ -1,11 +1,9 @@
-"""Reading a Z-set as the rows it amounts to, one partition at a time.
-
-Equal rows have equal keys and so share a partition: no other needs to be looked at.
-"""
+"""Read the rows of a snapshot's parts: choose how, and give them the columns that are asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
@@ -13,10 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from ffq_spark.errors import BadOption
+from ffq_spark.exchange.compute.keys import matching_rows
 from ffq_spark.exchange.compute.pruning import Predicate
 from ffq_spark.exchange.compute.zset import consolidate
-from ffq_spark.exchange.read.parts import METADATA_FIELDS, read_parts
+from ffq_spark.exchange.read.bounded import Limits, read_bounded
+from ffq_spark.exchange.read.parts import read_parts
+from ffq_spark.exchange.read.row_shape import METADATA_FIELDS
 from ffq_spark.exchange.read.sorted_read import read_sorted
+from ffq_spark.format.conform import conform
 from ffq_spark.format.records import ExchangeRecord
 from ffq_spark.options import ReadOptions
 from ffq_spark.store import ReadTotals, Store
@@ -27,46 +29,63 @@ def read_rows(
     parts: pa.Table,
     exchange: ExchangeRecord,
     options: ReadOptions,
+    output: pa.Schema,
     *,
-    columns: Sequence[str] | None = None,
-    metadata: bool = False,
     order: Sequence[str] = (),
+    equal: Sequence[Predicate] = (),
+    limits: Limits | None = None,
     totals: ReadTotals | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of these parts, consolidated or in the order of all parts if that was asked for."""
+    """Read the rows of parts with the columns and types of `output`.
+
+    `order` names columns by which all parts are sorted; rows then come in that order. `equal`
+    keeps the rows of one key. `limits` bounds the memory, however large a part or a batch is.
+    """
+    keys = [exchange.schema.field(p.column) for p in equal if p.column not in output.names]
+    opened = pa.schema([*output, *keys])
+    schema = exchange.schema
+    if limits is not None:
+        # Within limits every part is verified in full, since a read may go on later.
+        options = replace(options, credits=limits.part_bytes, verify="full")
+    read = partial(read_parts, store, schema=schema, options=options, totals=totals)
     if order:
-        return read_sorted(store, parts, exchange.schema, order, options, columns, totals)
-    read = partial(
-        read_parts,
-        store,
-        schema=exchange.schema,
-        verify=options.verify,
-        credits=options.credits,
-        totals=totals,
-    )
-    if options.consolidate:
-        return _consolidated(read, parts, exchange, columns)
-    return read(parts=parts, columns=columns, metadata=metadata)
+        rows = read_sorted(store, parts, schema, order, options, output=opened, totals=totals)
+    elif options.consolidate:
+        rows = _consolidated(read, parts, exchange, opened)
+    elif limits is not None:
+        rows = read_bounded(store, parts, schema, limits, output=opened, totals=totals)
+    else:
+        rows = read(parts, output=opened)
+    if equal:
+        return (matching_rows(batch, equal).select(output.names) for batch in rows)
+    return rows
 
 
 def _consolidated(
     read: Callable[..., Iterator[pa.RecordBatch]],
     parts: pa.Table,
     exchange: ExchangeRecord,
-    columns: Sequence[str] | None,
+    output: pa.Schema,
 ) -> Iterator[pa.RecordBatch]:
-    schema, weight = exchange.schema, exchange.weight
-    assert weight is not None
+    """Read a Z-set as the rows it amounts to, one partition at a time.
+
+    Equal rows have equal keys and so share a partition: no other needs to be looked at.
+    """
+    assert exchange.weight is not None
     reduces = parts["reduce"].to_numpy()
     bounds = [0, *(np.flatnonzero(np.diff(reduces)) + 1).tolist(), len(reduces)]
     for start, end in pairwise(bounds):
-        batches = read(parts=parts.slice(start, end - start))
-        rows = consolidate(pa.Table.from_batches(batches, schema), weight)
-        yield from rows.select(list(columns or schema.names)).combine_chunks().to_batches()
+        batches = read(parts.slice(start, end - start))
+        rows = consolidate(pa.Table.from_batches(batches, exchange.schema), exchange.weight)
+        for batch in rows.select(output.names).combine_chunks().to_batches():
+            yield conform(batch, output)
 
 
 def check_readable(exchange: ExchangeRecord, options: ReadOptions) -> None:
-    """Refuse names that would be there twice, and to consolidate what cannot be."""
+    """Refuse options that the exchange cannot serve.
+
+    Metadata columns must not have the name of a column, and only a Z-set can be consolidated.
+    """
     twice = [f.name for f in METADATA_FIELDS if f.name in exchange.schema.names]
     if options.metadata_columns and twice:
         message = f"the exchange has columns of its own named {', '.join(twice)}"
@@ -76,11 +95,12 @@ def check_readable(exchange: ExchangeRecord, options: ReadOptions) -> None:
     if exchange.weight is None:
         raise BadOption("the exchange was written without a weightColumn", option="consolidate")
     if options.metadata_columns:
-        raise BadOption("a consolidated row is of no single step", option="metadataColumns")
+        message = "a consolidated row belongs to no single step, so it has no metadata columns"
+        raise BadOption(message, option="metadataColumns")
 
 
 def usable(
     predicates: Sequence[Predicate], exchange: ExchangeRecord, options: ReadOptions
 ) -> list[Predicate]:
-    """The predicates that may prune: a weight is not known before its parts are summed."""
+    """Return the predicates that may prune: a weight is not known before its parts are summed."""
     return [p for p in predicates if not options.consolidate or p.column != exchange.weight]

@@ -14,10 +14,10 @@ import pyarrow as pa
 from ffq_spark.exchange.compute.merge import merge_sorted
 from ffq_spark.exchange.compute.sorting import sort_rows
 from ffq_spark.exchange.compute.spill import Spilled
-from ffq_spark.exchange.read.column_ranges import Selection
-from ffq_spark.exchange.read.parts import Part, decode_part, fetch_parts, open_columns
-from ffq_spark.format.conform import conform
-from ffq_spark.format.payload import Decoder
+from ffq_spark.exchange.read.decode import decode_part
+from ffq_spark.exchange.read.fetch import fetch_parts
+from ffq_spark.exchange.read.part import Part
+from ffq_spark.exchange.read.row_shape import RowShape
 from ffq_spark.options import ReadOptions
 from ffq_spark.store import ReadTotals, Store
 
@@ -32,27 +32,33 @@ def read_sorted(
     schema: pa.Schema,
     order: Sequence[str],
     options: ReadOptions,
-    columns: Sequence[str] | None = None,
+    *,
+    output: pa.Schema | None = None,
     totals: ReadTotals | None = None,
     in_memory: int = IN_MEMORY,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of parts that are each sorted by `order`, in that order."""
-    chosen = list(schema.names if columns is None else columns)
-    needed = [*chosen, *(name for name in order if name not in chosen)]
-    wanted = pa.schema([schema.field(name) for name in needed])
-    decoder = open_columns(schema, needed)
-    opened = Selection(schema, needed, local=store.is_local)
+    output = output or schema
+    by_order = [schema.field(name) for name in order if name not in output.names]
+    shape = RowShape(schema, pa.schema([*output, *by_order]), local=store.is_local)
     total = sum(parts["bytes"].to_pylist())
-    source = fetch_parts(store, parts, options.verify, options.credits, totals, opened)
+    source = fetch_parts(
+        store,
+        parts,
+        options.verify,
+        options.credits,
+        totals or ReadTotals(),
+        shape.selection,
+    )
     fetched = _on_disk(source) if total > in_memory else list(source)
     held = max(_ROWS_IN_HAND // max(len(fetched), 1), 1024)
     runs = [
-        _run(decoder, part, data, wanted, held, store.url(part["file"]), options.verify)
+        _run(shape, part, data, held, store.url(part.file), options.verify)
         for part, data in fetched
     ]
     del fetched
     for batch in _merged(runs, order, at_once=total <= in_memory // 8):
-        yield batch.select(chosen)
+        yield batch.select(output.names)
 
 
 def _merged(
@@ -65,18 +71,12 @@ def _merged(
 
 
 def _run(
-    decoder: Decoder,
-    part: Part,
-    data: pa.Buffer,
-    wanted: pa.Schema,
-    rows: int,
-    path: str,
-    verify: str,
+    shape: RowShape, part: Part, data: pa.Buffer, rows: int, path: str, verify: str
 ) -> Iterator[pa.RecordBatch]:
-    for batch in decode_part(decoder, part, data, path, verify):
-        found = conform(batch, wanted)
-        for start in range(0, found.num_rows, rows):
-            yield found.slice(start, rows)
+    """Decode a part in slices of at most `rows` rows: of each run one or two are held."""
+    for batch in shape.rows(part, decode_part(shape.decoder, part, data, path, verify)):
+        for start in range(0, batch.num_rows, rows):
+            yield batch.slice(start, rows)
 
 
 def _on_disk(fetched: Iterable[tuple[Part, pa.Buffer]]) -> list[tuple[Part, pa.Buffer]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ffq_spark.errors import BadOption
 from ffq_spark.exchange.compute.planner import TaskParts, plan
-from ffq_spark.exchange.read.parts import RANGES_AT_ONCE
+from ffq_spark.exchange.read.fetch import RANGES_AT_ONCE
 from ffq_spark.options import MAX_PARTITIONS, ReadOptions
 from ffq_spark.store.multipart import BLOCKS_AT_ONCE, PART_BYTES
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,7 @@ from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.ledger.log_checkpoint import LogCheckpoint
 from ffq_spark.exchange.ledger.step_log import StepLog, Steps
 from ffq_spark.exchange.ledger.step_parts import PARTS_SCHEMA, step_parts
+from ffq_spark.exchange.read.part import list_parts
 from ffq_spark.exchange.read.part_schema import part_schema
 from ffq_spark.format import paths
 from ffq_spark.format.manifest import ENDS_FILE, with_file_ends
@@ -36,6 +38,7 @@ from ffq_spark.store import Store
 READ_SCHEMA = PARTS_SCHEMA.append(ENDS_FILE)
 """What a read knows of each part."""
 
+_FROM_NEWEST = ("", "latest", "all")
 _STEPS = re.compile(r"([0-9]+)(?:\.\.([0-9]+))?")
 
 
@@ -58,9 +61,9 @@ class Snapshot:
         partitions: frozenset[int] | None = None,
     ) -> pa.Table:
         """The parts that can hold matching rows, by partition, then step, then map task."""
-        allowed = self._allowed(predicates, partitions)
+        allowed = self._allowed(predicates, partitions) if predicates or partitions else partitions
         if self.raw is not None:
-            return _in_partitions(self.raw, allowed)
+            return self.raw if allowed is None else _in_partitions(self.raw, allowed)
         tables = [_pruned(table, predicates, allowed) for table in self._tables(bool(predicates))]
         # One table alone is not copied.
         table = pa.concat_tables(tables or [READ_SCHEMA.empty_table()]).combine_chunks()
@@ -76,8 +79,9 @@ class Snapshot:
 
     def part_tables(self, partitions: frozenset[int] | None = None) -> Iterator[pa.Table]:
         """All parts of some partitions, with their statistics, in tables of one kind each."""
+        tables = self._tables(statistics=True)
         allowed = self._allowed((), partitions)
-        return (_in_partitions(table, allowed) for table in self._tables(statistics=True))
+        return tables if allowed is None else (_in_partitions(t, allowed) for t in tables)
 
     def _tables(self, statistics: bool) -> Iterator[pa.Table]:
         """Parts, some with statistics: of a checkpoint's steps in one table, of others each."""
@@ -124,15 +128,15 @@ def _by_partition(table: pa.Table) -> pa.Table:
 def _pruned(
     table: pa.Table, predicates: Sequence[Predicate], allowed: frozenset[int] | None
 ) -> pa.Table:
-    table = _in_partitions(with_file_ends(table), allowed)
+    table = with_file_ends(table)
+    if allowed is not None:
+        table = _in_partitions(table, allowed)
     # What no predicate needs is not copied for any.
     parts = table.select(READ_SCHEMA.names)
     return _where(parts, may_match(table, predicates)) if predicates else parts
 
 
-def _in_partitions(table: pa.Table, allowed: frozenset[int] | None) -> pa.Table:
-    if allowed is None:
-        return table
+def _in_partitions(table: pa.Table, allowed: frozenset[int]) -> pa.Table:
     return _where(table, np.isin(table["reduce"].to_numpy(), list(allowed)))
 
 
@@ -145,9 +149,45 @@ def _where(table: pa.Table, keep: NDArray[np.bool_]) -> pa.Table:
     return table.take(pa.array(kept))
 
 
-def take_snapshot(store: Store, options: ReadOptions, newest: int | None = None) -> Snapshot:
-    """Decide once what a read sees; given a snapshot's `newest`, see what it saw."""
+class Opened(NamedTuple):
+    """An exchange, and its newest step where the choice of steps depends on it."""
+
+    exchange: ExchangeRecord
+    newest: int | None
+
+
+def open_exchange(store: Store, options: ReadOptions) -> Opened:
+    """Read the exchange's record and fix the newest step, without reading any step."""
     ledger = Ledger(store)
+    opened = _open(store, ledger, options)
+    if isinstance(opened, Snapshot):
+        return Opened(opened.exchange, None)
+    follows = options.as_of_step is None and options.steps.lower() in _FROM_NEWEST
+    return Opened(opened, ledger.log.last_number() if follows else None)
+
+
+def take_snapshot(store: Store, options: ReadOptions, newest: int | None = None) -> Snapshot:
+    """Decide once what a read sees; `newest` repeats the decision for an exchange opened before."""
+    ledger = Ledger(store)
+    exchange = _open(store, ledger, options)
+    if isinstance(exchange, Snapshot):
+        return exchange
+    log, steps = ledger.log, options.steps.lower()
+    if options.as_of_step is not None:
+        return Snapshot(store, exchange, log.visible(options.as_of_step))
+    if steps not in _FROM_NEWEST:
+        return Snapshot(store, exchange, log.read_many(_numbers(steps)))
+    newest = log.last_number() if newest is None else newest
+    chosen: Sequence[StepRecord] = ()
+    if newest and not steps:
+        chosen = log.visible(newest)
+    elif newest:
+        chosen = log.read_many(range(1 if steps == "all" else newest, newest + 1))
+    return Snapshot(store, exchange, chosen, newest=newest, current=not steps)
+
+
+def _open(store: Store, ledger: Ledger, options: ReadOptions) -> ExchangeRecord | Snapshot:
+    """Read the exchange's record; where there is none to follow, list one query's output."""
     format = ledger.format()
     if format is None:
         # The format's record precedes all data of ours, so it is looked for after the data.
@@ -159,30 +199,14 @@ def take_snapshot(store: Store, options: ReadOptions, newest: int | None = None)
     if options.query is not None:
         return _one_query(store, ledger, options)
     if options.attempt != "registered":
-        raise BadOption("an attempt is an attempt of a query; say which", option="query")
+        raise BadOption("an attempt belongs to a query: give it too", option="query")
     ledger.roll_forward()
     exchange = ledger.exchange()
     if exchange is None:
         raise ExchangeNotFound(f"nothing has been committed to {store.url()} yet")
     if options.steps and options.as_of_step is not None:
         raise BadOption("give either steps or asOfStep, not both", option="steps")
-    log = ledger.log
-    if options.as_of_step is not None:
-        return Snapshot(store, exchange, log.visible(options.as_of_step))
-    steps = options.steps.lower()
-    if steps not in ("", "latest", "all"):
-        return Snapshot(store, exchange, log.read_many(_numbers(steps)))
-    newest = log.last_number() if newest is None else newest
-    found = _steps_until(log, newest, steps)
-    return Snapshot(store, exchange, found, newest=newest, current=not steps)
-
-
-def _steps_until(log: StepLog, newest: int, steps: str) -> Sequence[StepRecord]:
-    if newest == 0:
-        return ()
-    if not steps:
-        return log.visible(newest)
-    return log.read_many(range(1 if steps == "all" else newest, newest + 1))
+    return exchange
 
 
 def _numbers(steps: str) -> Sequence[int]:
@@ -243,5 +267,5 @@ def _guess(store: Store, raw: pa.Table) -> ExchangeRecord:
     """What can be known of an exchange from its files: no keys, as many partitions as seen."""
     if raw.num_rows == 0:
         raise ExchangeNotFound(f"{store.url()} holds no rows, and no record of its columns")
-    (part,) = raw.slice(0, 1).to_pylist()
+    (part,) = list_parts(raw.slice(0, 1))
     return ExchangeRecord.of(part_schema(store, part), (), pc.max(raw["reduce"]).as_py() + 1)

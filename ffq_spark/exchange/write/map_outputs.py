@@ -19,8 +19,9 @@ from ffq_spark.exchange.compute.row_partitions import check_placed
 from ffq_spark.exchange.compute.sorting import check_sorted
 from ffq_spark.exchange.ledger.sealing import AttemptOutput
 from ffq_spark.exchange.read.bounded import Limits, read_large_part
+from ffq_spark.exchange.read.decode import validate
+from ffq_spark.exchange.read.part import Part, list_parts
 from ffq_spark.exchange.read.part_file import Checked, check_part
-from ffq_spark.exchange.read.parts import Part, validate
 from ffq_spark.exchange.write.job import WriteJob
 from ffq_spark.format import manifest, paths
 from ffq_spark.format.digest import Digest
@@ -127,27 +128,26 @@ def examine(store: Store, job: WriteJob, id: AttemptId) -> AttemptOutput:
         raise NoAttempts("no shuffle attempts found for map task", path=path)
     table = stored.parts_of([index])
     checksums, digest = [], Digest()
-    for part in table.to_pylist():
-        found = {**part, "step": None}
-        checked = check_part(store, found, _LIMITS.piece_bytes(store))
+    for part in list_parts(table):
+        checked = check_part(store, part, _LIMITS.piece_bytes(store))
         checksums.append(checked.digest)
-        for batch in _placed(store, job, found, checked):
+        for batch in _placed(store, job, part, checked):
             digest += Digest.of(batch) if job.digests else Digest()
     return AttemptOutput(id, manifest.encode(_manifest(job, table, checksums)), digest)
 
 
 def _placed(store: Store, job: WriteJob, part: Part, checked: Checked) -> Iterator[pa.RecordBatch]:
     """The batches of a part, each valid in full: the checksum is ours, and vouches for nothing."""
-    exchange, path = job.exchange, store.url(part["file"])
-    if part["reduce"] >= exchange.partitions:
-        raise BadCommit(f"partition {part['reduce']} of {exchange.partitions}: {path}")
+    exchange, path = job.exchange, store.url(part.file)
+    if part.reduce >= exchange.partitions:
+        raise BadCommit(f"partition {part.reduce} of {exchange.partitions}: {path}")
     batches = read_large_part(store, part, Decoder(exchange.schema), _LIMITS, checked)
     for batch in check_sorted(batches, job.sort_by, path):
         # Only Spark's own strings are known to be meant as they are.
         validate(batch, path, full=True, any_bytes=False)
         if exchange.weight is not None and batch.column(exchange.weight).null_count:
             raise BadCommit(f"a row has no weight: {path}")
-        check_placed(exchange, batch, part["reduce"], path)
+        check_placed(exchange, batch, part.reduce, path)
         yield batch
 
 

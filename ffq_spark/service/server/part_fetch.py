@@ -9,7 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from ffq_spark.exchange.read.bounded import Limits, read_large_part
+from ffq_spark.exchange.read.fetch import fetch_part
 from ffq_spark.exchange.read.one_part import registered_part
+from ffq_spark.exchange.read.part import Part
 from ffq_spark.exchange.read.part_file import (
     PIECE_BYTES,
     Bytes,
@@ -18,7 +20,6 @@ from ffq_spark.exchange.read.part_file import (
     check_part,
     take,
 )
-from ffq_spark.exchange.read.parts import Part, fetch_part
 from ffq_spark.format.paths import AttemptId
 from ffq_spark.format.payload import Decoder
 from ffq_spark.service.wire.messages import Fetch
@@ -43,12 +44,12 @@ def part_batches(
 
 def raw_chunks(store: Store, part: Part, fetch: Fetch, limits: Limits) -> Iterator[pa.RecordBatch]:
     """Read the bytes of one part from `start_offset` on, after verifying the whole part."""
-    size = part["bytes"]
+    size = part.bytes
     start = min(fetch.start_offset, size)
     end = min(size, start + fetch.max_bytes) if fetch.max_bytes else size
     if size <= limits.part_bytes:
         data = fetch_part(store, part)[start:end]
-        source: Bytes = HeldBytes(data, store.url(part["file"]))
+        source: Bytes = HeldBytes(data, store.url(part.file))
     else:
         checked = check_part(store, part, limits.piece_bytes(store))
         source = PartBytes(store, part, checked, start)

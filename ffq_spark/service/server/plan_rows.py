@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 import pyarrow as pa
 
-from ffq_spark.exchange.compute.keys import matching_rows
-from ffq_spark.exchange.read.bounded import Limits, read_bounded
+from ffq_spark.exchange.read.bounded import Limits
 from ffq_spark.exchange.read.rows import read_rows
 from ffq_spark.service.server.read_plans import Plan
 
@@ -17,32 +15,16 @@ def plan_rows(
     plan: Plan, parts: pa.Table, limits: Limits, skip: int = 0
 ) -> Iterator[pa.RecordBatch]:
     """Read the rows of a plan's parts after the first `skip`, always in the same order."""
-    columns = _columns_to_read(plan)
-    if plan.options.consolidate:
-        options = replace(plan.options, credits=limits.part_bytes, verify="full")
-        batches = read_rows(plan.store, parts, plan.exchange, options, columns=columns)
-    else:
-        batches = read_bounded(
-            plan.store,
-            parts,
-            plan.exchange.schema,
-            limits,
-            columns=columns,
-            metadata=plan.options.metadata_columns,
-        )
-    if plan.predicates:
-        names = plan.schema.names
-        batches = (matching_rows(batch, plan.predicates).select(names) for batch in batches)
+    batches = read_rows(
+        plan.store,
+        parts,
+        plan.exchange,
+        plan.options,
+        plan.schema,
+        equal=plan.predicates,
+        limits=limits,
+    )
     return _skip_rows(batches, skip)
-
-
-def _columns_to_read(plan: Plan) -> list[str] | None:
-    """Return the selected columns and those that filter rows, or None for all columns."""
-    columns = plan.options.columns
-    if not columns:
-        return None
-    keys = [predicate.column for predicate in plan.predicates]
-    return [*columns, *(name for name in keys if name not in columns)]
 
 
 def _skip_rows(batches: Iterable[pa.RecordBatch], skip: int) -> Iterator[pa.RecordBatch]:

@@ -60,7 +60,7 @@ class Damaged:
     def read(self, verify: str) -> int:
         """The number of rows that the product's reader gives out of the part."""
         schema = self.snapshot.exchange.schema
-        batches = read_parts(self.snapshot.store, self.part, schema, verify=verify)
+        batches = read_parts(self.snapshot.store, self.part, schema, ReadOptions(verify=verify))
         return sum(batch.num_rows for batch in batches)
 
     def flips(self) -> Iterator[tuple[int, int]]:

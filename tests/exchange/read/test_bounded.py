@@ -19,6 +19,7 @@ from ffq_spark.errors import CorruptPart, StoreFailed
 from ffq_spark.exchange.exchange import python_options
 from ffq_spark.exchange.read.bounded import Limits, read_bounded
 from ffq_spark.exchange.read.one_part import registered_part
+from ffq_spark.exchange.read.part import list_parts
 from ffq_spark.exchange.read.part_file import PIECE_BYTES, HeldBytes, PartBytes, check_part, take
 from ffq_spark.exchange.read.part_streams import cut
 from ffq_spark.exchange.scan.snapshot import take_snapshot
@@ -46,7 +47,9 @@ def bounded(root: str, limits: Limits, columns: list[str] | None = None) -> Any:
     store = Store(root)
     snapshot = take_snapshot(store, python_options({}))
     parts = snapshot.parts([], None)
-    return read_bounded(store, parts, snapshot.exchange.schema, limits, columns=columns)
+    schema = snapshot.exchange.schema
+    output = schema if columns is None else pa.schema([schema.field(name) for name in columns])
+    return read_bounded(store, parts, schema, limits, output=output)
 
 
 @pytest.mark.parametrize("layout", ["parts", "packed"])
@@ -72,9 +75,9 @@ def test_rows_are_the_same_whatever_may_be_held(
 def test_a_file_that_changes_after_it_was_checked_is_an_error_before_its_bytes_are_used(
     root: str,
 ) -> None:
-    part = written(root, 20_000).parts().to_pylist()[0]
-    assert part["bytes"] > 2 * PIECE_BYTES
-    store, path = Store(root), Path(root, part["file"])
+    part = next(list_parts(written(root, 20_000).parts()))
+    assert part.bytes > 2 * PIECE_BYTES
+    store, path = Store(root), Path(root, part.file)
     source = PartBytes(store, part, check_part(store, part))
     data = bytearray(path.read_bytes())
     data[PIECE_BYTES + 5] ^= 1

@@ -19,6 +19,7 @@ from ffq_spark import Exchange
 from ffq_spark.errors import CorruptPart
 from ffq_spark.exchange.read import column_ranges
 from ffq_spark.exchange.read.column_ranges import Selection, Thrift, check_directory
+from ffq_spark.exchange.read.part import Part, list_parts
 from ffq_spark.exchange.read.parts import read_parts
 from ffq_spark.exchange.read.sorted_read import read_sorted
 from ffq_spark.exchange.scan.placement import sorted_by
@@ -79,12 +80,12 @@ def test_what_is_put_together_has_the_rows_of_the_whole(
     size = encoder.totals.tail_bytes
     tail = whole[len(whole) - size :]
     assert 0 < size < len(whole) and checksum(tail) == encoder.totals.tail_checksum
-    part = {"bytes": len(whole), "tail_bytes": size, "tail_checksum": checksum(tail)}
+    part = Part("part", 0, len(whole), tail_bytes=size, tail_checksum=checksum(tail))
     check_directory(schema, part, whole, "part")
     found = selection.ranges(part, tail, "part", "full")
     assert found is not None
-    fetched = (whole[start:end] for start, end in found.spans)
-    stream = found.stream(fetched, "part", "full")
+    buffers = [whole[start : start + length] for start, length in found.spans]
+    stream = found.assemble(buffers, "part", "full")
     decoder = Decoder(schema, names or schema.names[:1])
     expected = list(decoder.batches(whole, "part"))
     assert [batch.num_rows for batch in expected] == [*(b.num_rows for b in batches), 0]
@@ -182,9 +183,9 @@ def test_sorted_parts_are_merged_from_the_columns_alone(root: str, in_memory: in
         snapshot.exchange.schema,
         sorted_by(snapshot, options),
         options,
-        ["c3"],
-        totals,
-        in_memory,
+        output=pa.schema([snapshot.exchange.schema.field("c3")]),
+        totals=totals,
+        in_memory=in_memory,
     )
     found = pa.Table.from_batches(batches)["c3"].to_pylist()
     assert found == [3 * n for n in range(40_000)]
@@ -204,14 +205,15 @@ class Damaged:
         write_batches(root, [wide(24, width=6)], options=options)
         self.snapshot = take_snapshot(Store(root), ReadOptions())
         self.table = self.snapshot.parts().slice(1, 1)
-        (self.part,) = self.table.to_pylist()
-        self.file = Path(root) / self.part["file"]
+        (self.part,) = list_parts(self.table)
+        self.file = Path(root) / self.part.file
         self.good = self.file.read_bytes()
 
     def batches(self, verify: str) -> Iterator[pa.RecordBatch]:
         schema = self.snapshot.exchange.schema
-        store, columns = self.snapshot.store, ["c2", "name"]
-        return read_parts(store, self.table, schema, columns=columns, verify=verify)
+        output = pa.schema([schema.field(name) for name in ("c2", "name")])
+        options = ReadOptions(verify=verify)
+        return read_parts(self.snapshot.store, self.table, schema, options, output=output)
 
     def read(self, verify: str = "full") -> list[dict[str, Any]]:
         return [row for batch in self.batches(verify) for row in batch.to_pylist()]
@@ -222,12 +224,12 @@ class Damaged:
     def used(self) -> list[bool]:
         """For each byte of the part whether the read needs it."""
         schema = self.snapshot.exchange.schema
-        start, end = self.part["offset"], self.part["offset"] + self.part["bytes"]
-        tail = pa.py_buffer(self.good[end - self.part["tail_bytes"] : end])
+        start, end = self.part.offset, self.part.offset + self.part.bytes
+        tail = pa.py_buffer(self.good[end - self.part.tail_bytes : end])
         found = Selection(schema, ["c2", "name"], local=True).ranges(self.part, tail, "", "full")
         assert found is not None
-        needed = [False] * self.part["bytes"]
-        for first, last in (*found.spans, (end - start - len(tail), end - start)):
+        needed = [False] * self.part.bytes
+        for first, last in (*found.needed, (end - start - len(tail), end - start)):
             needed[first:last] = [True] * (last - first)
         return needed
 
@@ -235,8 +237,8 @@ class Damaged:
         """Every byte of the part, changed while it is looked at."""
         descriptor = os.open(self.file, os.O_WRONLY)
         try:
-            for position in range(self.part["bytes"]):
-                place = self.part["offset"] + position
+            for position in range(self.part.bytes):
+                place = self.part.offset + position
                 os.pwrite(descriptor, bytes([self.good[place] ^ 1 << position % 8]), place)
                 yield position
                 os.pwrite(descriptor, self.good[place : place + 1], place)
@@ -254,7 +256,7 @@ def damaged(request: pytest.FixtureRequest, root: str, every_part_has_a_director
 
 def test_damage_to_any_byte_that_is_used_is_noticed_and_to_no_other(damaged: Damaged) -> None:
     used, expected = damaged.used(), damaged.read()
-    assert len(expected) == damaged.part["rows"] and 0.2 < sum(used) / len(used) < 0.95
+    assert len(expected) == damaged.part.rows and 0.2 < sum(used) / len(used) < 0.95
     for position in damaged.flips():
         if used[position]:
             with pytest.raises(CorruptPart) as caught:
@@ -275,12 +277,12 @@ def test_without_checksums_damage_is_never_another_error_nor_fewer_rows(
         except CorruptPart as error:
             assert error.path == str(damaged.file)
         else:
-            assert verify == "none" or found == damaged.part["rows"]
+            assert verify == "none" or found == damaged.part.rows
 
 
 @pytest.mark.parametrize("verify", ["full", "counts", "none"])
 def test_a_file_that_was_cut_anywhere_is_noticed(damaged: Damaged, verify: str) -> None:
-    start, size = damaged.part["offset"], damaged.part["bytes"]
+    start, size = damaged.part.offset, damaged.part.bytes
     for length in range(0, size, 7):
         os.truncate(damaged.file, start + length)
         damaged.file.write_bytes(damaged.good[: start + length])

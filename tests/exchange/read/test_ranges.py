@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,15 +40,15 @@ def parts(draw: st.DrawFn) -> list[tuple[str, int, int]]:
 def test_every_part_lies_in_exactly_one_range(rows: list[tuple[str, int, int]], limit: int) -> None:
     found = []
     for range in join_ranges(table(rows), limit):
-        inside = range.parts.to_pylist()
-        assert range.start == inside[0]["offset"]
+        inside = range.parts
+        assert range.start == inside[0].offset
         for part in inside:
-            assert part["file"] == range.file
-            assert part["offset"] >= range.start
-            assert part["offset"] + part["bytes"] <= range.start + range.length
-            found.append((part["file"], part["offset"], part["bytes"]))
+            assert part.file == range.file
+            assert part.offset >= range.start
+            assert part.offset + part.bytes <= range.start + range.length
+            found.append((part.file, part.offset, part.bytes))
         assert range.length <= limit or len(inside) == 1
-        gaps = range.length - sum(part["bytes"] for part in inside)
+        gaps = range.length - sum(part.bytes for part in inside)
         assert gaps <= MAX_GAP * (len(inside) - 1)
     assert sorted(found) == sorted(rows)
 
@@ -68,15 +69,22 @@ def test_small_gaps_are_read_over_and_large_ones_are_not() -> None:
 def test_files_of_their_own_keep_the_order_of_the_parts() -> None:
     rows = [(f"part-{n}.ipc", 0, 8) for n in (3, 1, 2)]
     assert ranges(rows, 1 << 30) == rows
-    assert [range.asked for range in join_ranges(table(rows), 1 << 30)] == [9, 9, 9]
+    assert [range.spans[0][1] for range in join_ranges(table(rows), 1 << 30)] == [9, 9, 9]
 
 
 def test_one_byte_more_is_asked_for_at_the_end_of_a_file_alone() -> None:
     rows = [("b", 0, 8), ("a", 20, 10), ("a", 0, 10), ("a", 10, 10)]
-    found = [(range.file, range.start, range.asked) for range in join_ranges(table(rows), 20)]
+    found = [(range.file, *range.spans[0]) for range in join_ranges(table(rows), 20)]
     assert found == [("b", 0, 9), ("a", 0, 20), ("a", 20, 11)]
     without_its_end = table(rows).filter([True, False, True, True])
-    assert [range.asked for range in join_ranges(without_its_end, 20)] == [9, 20]
+    assert [range.spans[0][1] for range in join_ranges(without_its_end, 20)] == [9, 20]
+
+
+def test_a_part_that_is_marked_has_a_range_of_its_own() -> None:
+    rows = table([("a", 0, 10), ("a", 10, 10), ("a", 20, 10)])
+    separate = np.array([False, True, False])
+    found = [(range.start, range.separate) for range in join_ranges(rows, 100, separate)]
+    assert found == [(0, False), (10, True), (20, False)]
 
 
 def test_parts_that_overlap_are_never_joined() -> None:

@@ -48,6 +48,7 @@ def written(root: str, steps: list[list[int]], kind: str, **options: Any) -> Sto
 def found(store: Store, in_memory: int, columns: list[str]) -> pa.Table:
     options = ReadOptions()
     snapshot = take_snapshot(store, options)
+    schema = pa.schema([snapshot.exchange.schema.field(name) for name in columns])
     batches = list(
         read_sorted(
             store,
@@ -55,11 +56,10 @@ def found(store: Store, in_memory: int, columns: list[str]) -> pa.Table:
             snapshot.exchange.schema,
             sorted_by(snapshot, options),
             options,
-            columns,
+            output=schema,
             in_memory=in_memory,
         )
     )
-    schema = pa.schema([snapshot.exchange.schema.field(name) for name in columns])
     return pa.Table.from_batches(batches, schema).combine_chunks()
 
 

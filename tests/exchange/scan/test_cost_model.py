@@ -20,7 +20,8 @@ from s3requests import counted_requests
 from ffq_spark.errors import BadOption
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.read.column_ranges import Selection
-from ffq_spark.exchange.read.parts import fetch_parts, read_parts
+from ffq_spark.exchange.read.fetch import fetch_parts
+from ffq_spark.exchange.read.parts import read_parts
 from ffq_spark.exchange.scan.cost_model import (
     LAYOUTS,
     LEAST_PART_BYTES,
@@ -41,7 +42,7 @@ from ffq_spark.exchange.write.prepare import prepare
 from ffq_spark.format.manifest import with_file_ends
 from ffq_spark.format.records import StepRecord
 from ffq_spark.options import ReadOptions, WriteOptions
-from ffq_spark.store import Store
+from ffq_spark.store import ReadTotals, Store
 
 MIB = 1 << 20
 MAPS, PARTITIONS = 3, 4
@@ -124,7 +125,7 @@ class Asked:
 
     ranges = 0
 
-    def fetch(self, fetch: Any, requests: Iterable[Any], *_: Any) -> Iterator[Any]:
+    def fetch(self, requests: Iterable[Any], *_: Any) -> Iterator[Any]:
         self.ranges += sum(1 for _ in requests)
         return iter(())
 
@@ -145,7 +146,7 @@ def test_the_model_counts_the_ranges_of_any_shape(
     rows = [(p, m) for p in range(partitions) for m in range(maps)]
     columns = {
         "reduce": [p for p, _ in rows],
-        "file": [f"{m}" for _, m in rows],
+        "file": [f"shuffle/7/0/{m}/1/parts.ipc" for _, m in rows],
         "offset": [p * part for p, _ in rows],
         "bytes": [part] * len(rows),
     }
@@ -155,7 +156,8 @@ def test_the_model_counts_the_ranges_of_any_shape(
     for task in planned:
         whole = Selection(SMALL.schema, SMALL.schema.names, local=False)
         parts = pa.Table.from_batches([task])
-        assert not list(fetch_parts(store, parts, "full", options.credits, None, whole))  # type: ignore[arg-type]
+        totals = ReadTotals()
+        assert not list(fetch_parts(store, parts, "full", options.credits, totals, whole))  # type: ignore[arg-type]
     assert (len(planned), store.ranges) == (found.read_tasks, found.read_data.get)
 
 
