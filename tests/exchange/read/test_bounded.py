@@ -19,14 +19,10 @@ from ffq_spark.errors import CorruptPart, StoreFailed
 from ffq_spark.exchange.exchange import python_options
 from ffq_spark.exchange.read.bounded import Limits, read_bounded
 from ffq_spark.exchange.read.one_part import registered_part
-from ffq_spark.exchange.read.part import list_parts
-from ffq_spark.exchange.read.part_file import PIECE_BYTES, HeldBytes, PartBytes, check_part, take
-from ffq_spark.exchange.read.part_streams import cut
+from ffq_spark.exchange.read.part_file import check_part
 from ffq_spark.exchange.scan.snapshot import take_snapshot
 from ffq_spark.exchange.write.local_write import write_batches
-from ffq_spark.format.messages import batch_head
 from ffq_spark.format.paths import AttemptId
-from ffq_spark.format.payload import Codec
 from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store
 
@@ -69,22 +65,6 @@ def test_rows_are_the_same_whatever_may_be_held(
             assert pa.Table.from_batches(found).equals(expected)
             fixed = 1_000
             assert limit < fixed or max(b.nbytes for b in found) <= limit
-
-
-@pytest.mark.part_files
-def test_a_file_that_changes_after_it_was_checked_is_an_error_before_its_bytes_are_used(
-    root: str,
-) -> None:
-    part = next(list_parts(written(root, 20_000).parts()))
-    assert part.bytes > 2 * PIECE_BYTES
-    store, path = Store(root), Path(root, part.file)
-    source = PartBytes(store, part, check_part(store, part))
-    data = bytearray(path.read_bytes())
-    data[PIECE_BYTES + 5] ^= 1
-    path.write_bytes(data)
-    assert take(source, PIECE_BYTES) == data[:PIECE_BYTES]
-    with pytest.raises(CorruptPart, match="changed while it was read"):
-        take(source, 1)
 
 
 # --- what storage may hold instead of a part ---------------------------------------------------
@@ -155,23 +135,6 @@ def test_a_frame_is_what_its_chunk_says_whatever_may_be_held(tmp_path: Path, lim
         list(bounded(str(tmp_path), Limits(limit)))
     with pytest.raises(CorruptPart, match="longer than the index's chunks"):
         check_part(Store(str(tmp_path)), registered_part(Store(str(tmp_path)), AttemptId(*id), 0))
-
-
-def test_sizes_that_damage_made_up_are_errors_of_the_part() -> None:
-    part = "part-0.ipc"
-    with pytest.raises(CorruptPart, match="is cut"):
-        take(HeldBytes(pa.py_buffer(b"abc"), part), 1 << 62)
-    empty = b"FFQS" + bytes([1, 1, 0, 0]) + struct.pack("<QQ", 1 << 40, 0)
-    with pytest.raises(CorruptPart, match="0 bytes in a frame"):
-        list(cut(HeldBytes(pa.py_buffer(empty), part), 100, part))
-    batch = pa.record_batch({"a": range(4_243)})
-    codec = Codec(batch.schema, "arrow", "zstd")
-    data, start = bytearray(codec.stream(batch)), len(codec.header)
-    head = batch_head(memoryview(data)[start:])
-    for buffer in range(head.buffers):
-        struct.pack_into("<q", data, start + head.buffers_at + 16 * buffer, 1 << 40)
-    with pytest.raises(CorruptPart, match="not a readable Arrow stream"):
-        list(cut(HeldBytes(pa.py_buffer(data), part), 1 << 20, part))
 
 
 def test_a_disk_without_room_is_not_the_parts_fault(
