@@ -1,7 +1,7 @@
 """The bytes of a part: one Arrow IPC stream (`arrow`), or FFQ's frames around streams (`ffqs`).
 
-Encoders give pieces that only have to be joined, so that a part of any size is written without
-being held in memory. Decoders take the whole part.
+Encoders return pieces that the writer concatenates, so a part of any size is written without being
+held in memory. Decoders take the whole part.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pyarrow as pa
 import xxhash
 
 from ffq_spark.errors import CorruptPart
+from ffq_spark.format import frames
 from ffq_spark.format.columns import MAX_TAIL_BYTES, DirectoryWriter, buffer_counts
 from ffq_spark.format.index import Chunk
 from ffq_spark.format.messages import PREFIX, describe
@@ -24,18 +25,18 @@ from ffq_spark.format.messages import PREFIX, describe
 Piece: TypeAlias = "bytes | pa.Buffer"
 
 PAYLOADS = ("arrow", "ffqs")
-COMPRESSIONS = ("none", "lz4", "zstd")
+COMPRESSIONS = frames.CODECS
 
 _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
-_FRAME_MAGIC = b"FFQS"
-_FRAME_VERSION = 1
-FRAME = struct.Struct("<4sBB2xQQ")
-"""What a frame begins with: magic, version, codec, length of the stream, length of the body."""
 
 
 @dataclass
 class PartTotals:
-    """What the index and the manifest say of a part, counted while its pieces pass by."""
+    """The sizes and the checksum of one part, counted while its pieces are encoded.
+
+    This is the only place where a part's bytes are counted. The index, the manifest and, as a sum
+    over the manifest, the step record copy them; a read compares the file with the manifest.
+    """
 
     bytes: int = 0
     rows: int = 0
@@ -44,11 +45,12 @@ class PartTotals:
     uncompressed_bytes: int = 0
     tail_bytes: int = 0
     tail_checksum: int = 0
-    """Of the last bytes, if they are a directory of the columns."""
+    """The checksum of the last `tail_bytes`, if they are a column directory."""
     chunks: list[Chunk] = field(default_factory=list)
     _digest: xxhash.xxh3_64 = field(default_factory=xxhash.xxh3_64)
 
     def count(self, piece: Piece) -> Piece:
+        """Add a piece to the totals and return it."""
         self.bytes += len(piece)
         self._digest.update(piece)
         return piece
@@ -59,7 +61,7 @@ class PartTotals:
 
 
 class PartEncoder(Protocol):
-    """Turns the batches of one part into pieces and keeps its totals."""
+    """Encodes the batches of one part as pieces, and counts them."""
 
     totals: PartTotals
 
@@ -71,7 +73,7 @@ class PartEncoder(Protocol):
 
 
 class Codec:
-    """How the parts of one task are encoded: made once, used for every part.
+    """The encoding that all parts of one task share: schema, payload and compression.
 
     >>> schema = pa.schema([("k", pa.int64())])
     >>> encoder = Codec(schema, "arrow", "none").encoder()
@@ -94,7 +96,7 @@ class Codec:
         return StreamEncoder(self) if self.payload == "arrow" else FrameEncoder(self)
 
     def stream(self, *batches: pa.RecordBatch) -> pa.Buffer:
-        """A complete IPC stream."""
+        """Encode batches as a complete IPC stream."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.schema, options=self._options) as writer:
             for batch in batches:
@@ -102,9 +104,9 @@ class Codec:
         return sink.getvalue()
 
     def message(self, batch: pa.RecordBatch) -> pa.Buffer:
-        """The batch alone, as it stands inside a stream."""
+        """Encode one batch as its message inside a stream."""
         if self._buffers is None:
-            # Allocated once, at its size; a stream's buffer grows by copies.
+            # serialize() allocates the exact size once; a stream's buffer grows by copies.
             return batch.serialize()
         stream = self.stream(batch)
         return stream[len(self.header) : len(stream) - len(_END)]
@@ -114,7 +116,7 @@ class Codec:
         return pa.RecordBatch.from_pylist([], self.schema)
 
     def tail(self, directory: DirectoryWriter) -> pa.Buffer:
-        """The end of a part that has a directory of its columns."""
+        """Encode the end of a part that has a column directory."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.schema, options=self._options) as writer:
             writer.write_batch(self._no_rows, custom_metadata=directory.encode())
@@ -122,7 +124,7 @@ class Codec:
 
 
 class StreamEncoder:
-    """`payload=arrow`: schema, batches, for a large part the directory of columns, end marker."""
+    """Encodes `payload=arrow`: schema, batches, a column directory for large parts, end marker."""
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
@@ -153,7 +155,7 @@ class StreamEncoder:
 
 
 class FrameEncoder:
-    """`payload=ffqs`: a frame for each batch."""
+    """Encodes `payload=ffqs`: one frame per batch."""
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
@@ -163,16 +165,16 @@ class FrameEncoder:
         return b""
 
     def batch(self, batch: pa.RecordBatch) -> Piece:
-        frame, body_bytes, stream_bytes = encode_frame(
-            self._codec.stream(batch), self._codec.compression
-        )
+        stream = self._codec.stream(batch)
+        frame = frames.encode(stream, self._codec.compression)
+        body_bytes = len(frame) - frames.HEADER_BYTES
         totals = self.totals
         totals.chunks.append(
             Chunk(
                 offset_bytes=totals.bytes,
                 frame_bytes=len(frame),
                 compressed_bytes=body_bytes,
-                uncompressed_bytes=stream_bytes,
+                uncompressed_bytes=len(stream),
                 rows=batch.num_rows,
                 batches=1,
                 checksum32=zlib.adler32(frame),
@@ -181,59 +183,37 @@ class FrameEncoder:
         totals.rows += batch.num_rows
         totals.batches += 1
         totals.compressed_bytes += body_bytes
-        totals.uncompressed_bytes += stream_bytes
+        totals.uncompressed_bytes += len(stream)
         return totals.count(frame)
 
     def end(self) -> Piece:
         return b""
 
 
-def encode_frame(stream: pa.Buffer, compression: str) -> tuple[bytes, int, int]:
-    """One frame around a stream, with the lengths of its body and of the stream."""
-    body = stream if compression == "none" else pa.compress(stream, codec=compression)
-    header = FRAME.pack(
-        _FRAME_MAGIC, _FRAME_VERSION, COMPRESSIONS.index(compression), len(stream), len(body)
-    )
-    return header + bytes(body), len(body), len(stream)
-
-
-def is_framed(data: pa.Buffer | bytearray) -> bool:
-    """Whether a part consists of FFQ's frames."""
-    return bytes(data[:4]) == _FRAME_MAGIC
-
-
-def frame(header: bytes | bytearray, path: str) -> tuple[str, int, int]:
-    """A frame's codec and the lengths of its stream and of its body, from its header."""
-    magic, version, codec, length, body_length = FRAME.unpack(header)
-    if magic != _FRAME_MAGIC or version != _FRAME_VERSION or codec >= len(COMPRESSIONS):
-        raise CorruptPart("no frame of a known kind", path=path)
-    return COMPRESSIONS[codec], length, body_length
-
-
 def is_compressed(data: pa.Buffer) -> bool:
-    """Whether a part takes more memory than it has bytes, by the first of its batches.
+    """Tell whether a part is compressed, by the first of its batches.
 
     >>> batch = pa.record_batch({"k": [1, 2]})
     >>> parts = [Codec(batch.schema, "arrow", c).stream(batch) for c in ("none", "zstd")]
     >>> [is_compressed(part) for part in parts]
     [False, True]
     """
-    if is_framed(data):
-        return len(data) > FRAME.size and bool(FRAME.unpack_from(data)[2])
+    if frames.is_framed(data):
+        return frames.is_compressed(data)
     try:
         first = PREFIX.size + PREFIX.unpack_from(data)[1]
         start, (_, length) = first + PREFIX.size, PREFIX.unpack_from(data, first)
         return length > 0 and bool(describe(bytes(data[start : start + length])).packed)
     except (struct.error, ValueError):
-        # No Arrow: whoever decodes it says so.
+        # The decoder raises the error for bytes that are not Arrow.
         return False
 
 
 class Decoder:
-    """Turns parts of one exchange into batches, whichever payload they have.
+    """Decodes parts of one exchange into batches, whatever their payload.
 
-    `columns` are the ones to give, in the schema's order, None for all. Equal parts begin with
-    equal bytes, so a schema that was found right once is not looked at again.
+    `columns` names the columns to decode, in the schema's order; None means all. Parts of equal
+    schemas begin with equal bytes, so a schema that was checked once is not decoded again.
 
     >>> schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])
     >>> part = Codec(schema, "arrow", "none").stream(pa.record_batch([[1], [2]], schema=schema))
@@ -249,7 +229,7 @@ class Decoder:
         self._options = pa.ipc.IpcReadOptions(included_fields=fields)
 
     def batches(self, data: pa.Buffer, path: str) -> Iterator[pa.RecordBatch]:
-        """The batches of a part."""
+        """Yield the batches of a part."""
         try:
             for stream in _streams(data, path):
                 self._check_schema(stream, path)
@@ -261,7 +241,7 @@ class Decoder:
             raise CorruptPart(f"not a readable Arrow stream: {error}", path=path) from error
 
     def columns(self) -> list[Decoder]:
-        """A decoder for each of the columns alone."""
+        """Return one decoder per column."""
         return [Decoder(self._schema, [name]) for name in self._names]
 
     def _check_schema(self, stream: pa.Buffer, path: str) -> None:
@@ -279,11 +259,11 @@ def _columns(schema: pa.Schema) -> str:
 
 
 def decode_schema(data: pa.Buffer, path: str) -> pa.Schema:
-    """The Arrow schema that a part starts with."""
+    """Decode the Arrow schema at the start of a part."""
     stream = next(_streams(data, path))
     try:
         schema = pa.ipc.open_stream(stream).schema
-        # Names are decoded only when they are asked for.
+        # pyarrow decodes the names lazily, and they may not be valid UTF-8.
         list(schema.names)
         return schema
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
@@ -291,33 +271,10 @@ def decode_schema(data: pa.Buffer, path: str) -> pa.Schema:
 
 
 def _streams(data: pa.Buffer, path: str) -> Iterator[pa.Buffer]:
-    """The Arrow streams that a part consists of."""
-    return _frames(data, path) if is_framed(data) else iter((data,))
-
-
-def _frames(data: pa.Buffer, path: str) -> Iterator[pa.Buffer]:
-    position = 0
-    while position < len(data):
-        if len(data) - position < FRAME.size:
-            raise CorruptPart(f"a frame header is cut at byte {position}", path=path)
-        magic, version, codec, length, body_length = FRAME.unpack_from(data, position)
-        if magic != _FRAME_MAGIC or version != _FRAME_VERSION or codec >= len(COMPRESSIONS):
-            raise CorruptPart(f"no frame of a known kind at byte {position}", path=path)
-        start = position + FRAME.size
-        position = start + body_length
-        if position > len(data):
-            raise CorruptPart(f"the frame at byte {start - FRAME.size} is cut", path=path)
-        body = data[start:position]
-        yield body if codec == 0 else _decompress(body, length, COMPRESSIONS[codec], path)
-
-
-def _decompress(body: pa.Buffer, length: int, codec: str, path: str) -> pa.Buffer:
-    try:
-        return pa.decompress(body, decompressed_size=length, codec=codec)
-    except (pa.ArrowException, OSError, OverflowError) as error:
-        raise CorruptPart(f"not a readable {codec} frame: {error}", path=path) from error
+    """Yield the Arrow streams that a part consists of."""
+    return frames.decode(data, path) if frames.is_framed(data) else iter((data,))
 
 
 def checksum(data: pa.Buffer) -> int:
-    """The manifest's checksum of a part: xxh3, 64 bits."""
+    """Compute the manifest's checksum of a part: xxh3 with 64 bits."""
     return int(xxhash.xxh3_64_intdigest(data))

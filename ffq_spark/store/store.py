@@ -1,4 +1,4 @@
-"""The store of one exchange: what the product asks of storage, with errors that name the file."""
+"""The store of one exchange: create, read, list and delete files, with errors that name them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Read = TypeVar("Read")
 
 
 class Store:
-    """Files below one root. Pickles into Spark tasks; clients are made where they are used.
+    """The files below one root. It pickles into Spark tasks; each process makes its own client.
 
     >>> store = Store("memory://doc-store")
     >>> store.create_once("a.json", b"1"), store.create_once("a.json", b"2"), store.read("a.json")
@@ -59,36 +59,32 @@ class Store:
 
     @property
     def is_local(self) -> bool:
-        """Whether a request is a system call, and not a round trip."""
+        """Whether a request is a system call rather than a round trip."""
         return isinstance(self._backend, LocalBackend)
 
     def url(self, path: str = "") -> str:
-        """A file's full name, for messages; it never holds a secret."""
+        """Return a file's full name for messages; it never holds a secret."""
         return self._backend.url(path)
 
     def read(self, path: str) -> bytes:
-        """A whole file; FileNotFoundError if there is none."""
-        try:
+        """Read a whole file; raise FileNotFoundError if it does not exist."""
+        with self._storing("read", path, FileNotFoundError):
             return bytes(self._backend.read(path))
-        except FileNotFoundError:
-            raise
-        except Exception as error:
-            raise self._failed("read", path, error) from self._cause(error)
 
     def read_optional(self, path: str) -> bytes | None:
-        """A whole file, or None if there is none."""
+        """Read a whole file, or return None if it does not exist."""
         try:
             return self.read(path)
         except FileNotFoundError:
             return None
 
     def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
-        """Whole files in the order of their paths, None where there is none."""
-        return self._of_each(self.read_optional, paths)
+        """Read whole files in the order of their paths; None for missing ones."""
+        return self._read_each(self.read_optional, paths)
 
     def read_large(self, paths: Sequence[str]) -> list[pa.Buffer | None]:
-        """The same of files that may be large, in memory that need not be new."""
-        return self._of_each(self._read_buffer, paths)
+        """Read whole files as Arrow buffers from the memory pool; None for missing ones."""
+        return self._read_each(self._read_buffer, paths)
 
     def _read_buffer(self, path: str) -> pa.Buffer | None:
         try:
@@ -96,20 +92,16 @@ class Store:
         except FileNotFoundError:
             return None
 
-    def _of_each(self, read: Callable[[str], Read], paths: Sequence[str]) -> list[Read]:
+    def _read_each(self, read: Callable[[str], Read], paths: Sequence[str]) -> list[Read]:
         if len(paths) < 2 or self.is_local:
             return [read(path) for path in paths]
         with ThreadPoolExecutor(min(_READERS, len(paths))) as pool:
             return list(pool.map(read, paths))
 
     def read_range(self, path: str, start: int, length: int | None) -> pa.Buffer:
-        """Bytes of a file; fewer than asked for if it ends before."""
-        try:
+        """Read a byte range of a file, or less if the file ends before."""
+        with self._storing("read", path, FileNotFoundError):
             return pa.py_buffer(self._backend.read(path, start, length))
-        except FileNotFoundError:
-            raise
-        except Exception as error:
-            raise self._failed("read", path, error) from self._cause(error)
 
     def fetch(
         self, requests: Iterable[Request], credits: Credits, totals: ReadTotals
@@ -129,32 +121,29 @@ class Store:
             return None
 
     def create_once(self, path: str, data: bytes) -> bool:
-        """Create a file that nobody has created: True if it now holds exactly these bytes.
+        """Create a file unless it exists, and return whether it now holds exactly these bytes.
 
-        A put that was retried inside a client loses to itself, so a lost race is settled by
-        comparing what is there.
+        A put that a client retried may fail because its first try succeeded. The file's content
+        decides whether a lost race was lost to another writer.
         """
         try:
-            if self.create_once_by == UNSAFE:
-                return self._create_unsafely(path, data)
-            self._backend.create(path, data)
-            return True
+            with self._storing("create", path, FileExistsError, FfqError):
+                if self.create_once_by == UNSAFE:
+                    return self._create_unsafely(path, data)
+                self._backend.create(path, data)
+                return True
         except FileExistsError:
             return self.read_optional(path) == data
-        except FfqError:
-            raise
-        except Exception as error:
-            raise self._failed("create", path, error) from self._cause(error)
 
     def _create_unsafely(self, path: str, data: bytes) -> bool:
-        there = self.read_optional(path)
-        if there is None:
+        existing = self.read_optional(path)
+        if existing is None:
             self._backend.write(path, [memoryview(data)])
-        return there is None or there == data
+        return existing is None or existing == data
 
     @property
     def create_once_by(self) -> str:
-        """How this store creates once: `link`, `conditional-put`, or `unsafe` if it was allowed."""
+        """The way to create a file once: `link`, `conditional-put`, or `unsafe` if allowed."""
         if self._create_once_by is None:
             self._create_once_by = self._backend.create_once
             if self.unsafe_commit:
@@ -164,15 +153,11 @@ class Store:
         return self._create_once_by
 
     def probe_create_once(self) -> str:
-        """Try create-once for real: some servers accept the condition and ignore it."""
-        try:
+        """Test create-once on the store: some servers accept the condition and ignore it."""
+        with self._storing("create", paths.PROBES, FfqError):
             if self.create_once_by == UNSAFE:
                 return UNSAFE
             honoured = self._probe()
-        except FfqError:
-            raise
-        except Exception as error:
-            raise self._failed("create", paths.PROBES, error) from self._cause(error)
         if not honoured:
             raise StoreUnsafe(f"{self.url()} ignores the condition of a create-once write")
         return self.create_once_by
@@ -186,7 +171,7 @@ class Store:
     def _probe(self) -> bool:
         path = f"{paths.PROBES}/{secrets.token_hex(8)}"
         try:
-            # Nobody else has this name: a put that was retried has met itself.
+            # The name is random, so a file that exists comes from a retry of this very put.
             with contextlib.suppress(FileExistsError):
                 self._backend.create(path, b"first")
             try:
@@ -200,100 +185,88 @@ class Store:
             self._backend.delete(path)
 
     def write(self, path: str, pieces: Iterable[Any]) -> None:
-        """Write a file that only its owner writes, piece by piece."""
-        try:
+        """Write a file piece by piece. Only one process may write the path."""
+        with self._storing("write", path, FfqError):
             self._backend.write(path, (memoryview(piece) for piece in pieces))
-        except FfqError:
-            raise
-        except Exception as error:
-            raise self._failed("write", path, error) from self._cause(error)
 
     def replace(self, path: str, data: bytes) -> None:
-        """Write a small file that changes: its readers see the old one or the new one, whole."""
-        try:
+        """Replace a small file atomically: readers see the old or the new one, whole."""
+        with self._storing("write", path):
             self._backend.replace(path, data)
-        except Exception as error:
-            raise self._failed("write", path, error) from self._cause(error)
 
     def uploads(self) -> SerialUploads | ParallelUploads:
-        """A context to write many files in; all are there when it is left."""
+        """Return a context manager that writes many files; on exit all of them are stored."""
         return SerialUploads(self.write) if self.is_local else ParallelUploads(self.write)
 
     def delete(self, path: str) -> None:
-        """Delete a file; one that is gone already is fine."""
-        try:
+        """Delete a file if it exists."""
+        with self._storing("delete", path):
             self._backend.delete(path)
-        except Exception as error:
-            raise self._failed("delete", path, error) from self._cause(error)
 
     def delete_many(self, paths: Sequence[str]) -> None:
-        """Delete files in bulk; those that are gone already are fine."""
-        try:
+        """Delete files in bulk; missing files are ignored."""
+        with self._storing("delete", paths[0] if paths else ""):
             self._backend.delete_many(paths)
-        except Exception as error:
-            raise self._failed("delete", paths[0] if paths else "", error) from self._cause(error)
 
     def delete_directories(self, paths: Sequence[str]) -> None:
-        """Delete directories that have become empty, children first; others stay."""
-        try:
+        """Delete the directories that are empty, children first; keep the others."""
+        with self._storing("delete", paths[0] if paths else ""):
             self._backend.delete_directories(paths)
-        except Exception as error:
-            raise self._failed("delete", paths[0] if paths else "", error) from self._cause(error)
 
     def tree(self, path: str, skip: Skip = lambda _: False) -> Iterator[Directory]:
-        """All directories below one and itself, children first, as they are met.
+        """Yield a directory and all directories below it, children first.
 
-        Memory does not grow with their number, and each may be deleted once it was given.
+        Memory does not grow with their number, and a caller may delete each one it was given.
 
         >>> store = Store("memory://doc-tree")
         >>> store.write("d/1/x", [b"rows"])
         >>> list(store.tree("d"))
         [Directory(path='d/1', files=[('d/1/x', 4)])]
         """
-        try:
+        with self._storing("list", path):
             yield from self._backend.tree(path, skip)
-        except Exception as error:
-            raise self._failed("list", path, error) from self._cause(error)
 
     def walk(self, path: str) -> list[tuple[str, int]]:
-        """All files below a directory, with their sizes."""
+        """List all files below a directory with their sizes, sorted by path."""
         return sorted(file for directory in self.tree(path) for file in directory.files)
 
     def clock_ms(self) -> int | None:
-        """Tell the time by the storage's own clock, which dates files; None if it is not known."""
-        try:
+        """Return the time of the storage's own clock, which dates files; None if unknown."""
+        with self._storing("read", ""):
             return self._backend.clock_ms()
-        except Exception as error:
-            raise self._failed("read", "", error) from self._cause(error)
 
     def remove_leftovers(
         self, before_ms: int, *, dry_run: bool, spared: Skip = lambda _: False
     ) -> int:
-        """Remove temporary files and unfinished uploads older than a moment; how many.
+        """Delete temporary files and unfinished uploads older than a moment, and count them.
 
-        Uploads whose path is `spared` stay.
+        Uploads of paths for which `spared` is true are kept.
         """
-        try:
+        with self._storing("list", ""):
             return self._backend.remove_leftovers(before_ms, spared, dry_run)
-        except Exception as error:
-            raise self._failed("list", "", error) from self._cause(error)
 
     def scan(self, path: str) -> Iterator[Entry]:
-        """The children of a directory as they are met, in any order; none if there is none."""
-        try:
+        """Yield a directory's children in any order; nothing if it does not exist."""
+        with self._storing("list", path):
             yield from self._backend.scan(path)
-        except Exception as error:
-            raise self._failed("list", path, error) from self._cause(error)
 
     def list(self, path: str) -> list[Entry]:
-        """The children of a directory, by name; none if it does not exist."""
+        """List a directory's children by name; empty if it does not exist."""
         return sorted(self.scan(path), key=lambda entry: entry.name)
 
-    def _failed(self, verb: str, path: str, error: Exception) -> StoreFailed:
-        told = str(error) if isinstance(error, GaveUp) else f"{type(error).__name__}: {error}"
-        return StoreFailed(f"cannot {verb}: {scrub(told, self._options)}", path=self.url(path))
+    @contextlib.contextmanager
+    def _storing(self, verb: str, path: str, *expected: type[Exception]) -> Iterator[None]:
+        """Turn all errors but the expected ones into StoreFailed, without secrets in its text."""
+        try:
+            yield
+        except expected:
+            raise
+        except Exception as error:
+            reason = str(error) if isinstance(error, GaveUp) else f"{type(error).__name__}: {error}"
+            message = f"cannot {verb}: {scrub(reason, self._options)}"
+            raise StoreFailed(message, path=self.url(path)) from self._cause(error)
 
     def _cause(self, error: Exception) -> Exception | None:
-        """The error, if a traceback that shows it and all before it shows no secret."""
-        told = "".join(traceback.format_exception(error))
-        return error if scrub(told, self._options) == told else None
+        """Return the error unless a traceback that shows it and its causes shows a secret."""
+        trace = "".join(traceback.format_exception(error))
+        return error if scrub(trace, self._options) == trace else None

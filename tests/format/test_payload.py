@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from ffq_spark.errors import CorruptPart
 from ffq_spark.format.chunks import check_chunks
+from ffq_spark.format.frames import is_framed
 from ffq_spark.format.index import Chunk
 from ffq_spark.format.payload import (
     COMPRESSIONS,
@@ -26,7 +27,6 @@ from ffq_spark.format.payload import (
     PartEncoder,
     checksum,
     decode_schema,
-    is_framed,
 )
 
 CODECS = list(product(PAYLOADS, COMPRESSIONS))

@@ -32,7 +32,8 @@ def check_weight(schema: pa.Schema, name: str) -> None:
     Traceback (most recent call last):
     ...
     ffq_spark.errors.UnsupportedType: [FFQ_UNSUPPORTED_TYPE] column 'w' of type double is no \
-weight: only signed integers are (option weightColumn)
+weight: only signed integers are (option weightColumn). Cast the column to a supported type, or \
+leave it out
     """
     kind = require_column(schema, name, "weightColumn").type
     if not pa.types.is_signed_integer(kind):

@@ -11,7 +11,7 @@ import pyarrow as pa
 from ffq_spark.errors import CorruptPart, FfqError
 from ffq_spark.exchange.read.fetch import fetch_range
 from ffq_spark.exchange.read.part import Part
-from ffq_spark.format import payload
+from ffq_spark.format import frames, payload
 from ffq_spark.format.messages import MARKER, PREFIX
 from ffq_spark.store import Store
 
@@ -35,8 +35,10 @@ def part_schema(store: Store, part: Part) -> pa.Schema:
 def _first_message(store: Store, part: Part, path: str) -> bytes:
     source: Any = io.BufferedReader(_Start(store, part), _FETCHED)
     start = source.read(PREFIX.size)
-    if payload.is_framed(start):
-        codec, _, _ = payload.frame(start + source.read(payload.FRAME.size - len(start)), path)
+    if frames.is_framed(start):
+        codec, _, _ = frames.decode_header(
+            start + source.read(frames.HEADER_BYTES - len(start)), path
+        )
         if codec != "none":
             source = pa.CompressedInputStream(pa.PythonFile(source, "r"), codec)
         start = source.read(PREFIX.size)

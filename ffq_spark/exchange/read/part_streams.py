@@ -11,7 +11,7 @@ import pyarrow as pa
 from ffq_spark.errors import CorruptPart, FfqError
 from ffq_spark.exchange.compute.spill import Spilled
 from ffq_spark.exchange.read.part_file import PIECE_BYTES, Bytes, take
-from ffq_spark.format import payload
+from ffq_spark.format import frames
 from ffq_spark.format.messages import MARKER, PREFIX, Description, describe
 
 
@@ -30,7 +30,8 @@ def cut(source: Bytes, limit: int, path: str) -> Iterator[Stream]:
 
     >>> from ffq_spark.exchange.read.part_file import HeldBytes
     >>> batch = pa.record_batch({"a": [1, 2]})
-    >>> codec = payload.Codec(batch.schema, "arrow", "none")
+    >>> from ffq_spark.format.payload import Codec
+    >>> codec = Codec(batch.schema, "arrow", "none")
     >>> part = HeldBytes(codec.stream(batch, batch), "part-0.ipc")
     >>> [pa.ipc.open_stream(s.data).read_all().num_rows for s in cut(part, 100, "part-0.ipc")]
     [2, 2]
@@ -38,7 +39,7 @@ def cut(source: Bytes, limit: int, path: str) -> Iterator[Stream]:
     if not source.left:
         return iter(())
     start = take(source, PREFIX.size)
-    cutting = _frames if payload.is_framed(start) else _messages
+    cutting = _frames if frames.is_framed(start) else _messages
     return cutting(source, start, limit, path)
 
 
@@ -95,8 +96,8 @@ def _stream(
 
 def _frames(source: Bytes, start: bytearray, limit: int, path: str) -> Iterator[Stream]:
     while True:
-        header = start + take(source, payload.FRAME.size - len(start))
-        codec, length, size = payload.frame(header, path)
+        header = start + take(source, frames.HEADER_BYTES - len(start))
+        codec, length, size = frames.decode_header(header, path)
         body = source.pieces(size)
         if max(length, size) <= limit:
             yield Stream(pa.py_buffer(b"".join([header, *map(bytes, body)])))

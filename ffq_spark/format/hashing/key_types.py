@@ -57,7 +57,8 @@ def check_key_type(name: str, type: pa.DataType, hash: str) -> None:
     Traceback (most recent call last):
     ...
     ffq_spark.errors.UnsupportedType: [FFQ_UNSUPPORTED_TYPE] key column `tags` of type \
-map<string, string>: hash=spark has no hash for map<string, string>
+map<string, string>: hash=spark has no hash for map<string, string>. Cast the column to a \
+supported type, or leave it out
     """
     if hash == "ffq":
         if type not in _FFQ_TYPES:

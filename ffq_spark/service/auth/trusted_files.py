@@ -19,7 +19,8 @@ def read_trusted(path: str, option: str) -> bytes:
     ...     read_trusted(file.name, "tokens")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ffq_spark.errors.BadOption: [FFQ_BAD_OPTION] other users may write to ...: review its content, \
-then run `chmod go-w` on it (option tokens)
+then run `chmod go-w` on it (option tokens). Correct the value; docs/options.md describes every \
+option
     """
     try:
         with open(path, "rb") as file:

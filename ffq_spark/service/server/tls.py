@@ -16,7 +16,7 @@ def tls_arguments(options: ServeOptions) -> dict[str, Any]:
     >>> tls_arguments(ServeOptions(tls_key="key.pem"))
     Traceback (most recent call last):
     ffq_spark.errors.BadOption: [FFQ_BAD_OPTION] tlsCertificate and tlsKey must be given together \
-(option tlsKey)
+(option tlsKey). Correct the value; docs/options.md describes every option
     """
     if bool(options.tls_certificate) != bool(options.tls_key):
         raise BadOption("tlsCertificate and tlsKey must be given together", option="tlsKey")
@@ -39,7 +39,7 @@ def refuse_unprotected(options: ServeOptions) -> None:
     >>> refuse_unprotected(ServeOptions(host="0.0.0.0"))
     Traceback (most recent call last):
     ffq_spark.errors.BadOption: [FFQ_BAD_OPTION] other machines can reach 0.0.0.0: set tokens and \
-TLS, or insecure (option tokens)
+TLS, or insecure (option tokens). Correct the value; docs/options.md describes every option
     """
     if _is_loopback(options.host) or options.insecure:
         return

@@ -38,7 +38,8 @@ max_bytes=0, chunk_bytes=65536, raw=True)
     >>> Attempt.decode(b'{"exchange": "../a", "query": 1, "map_task": 0}')
     Traceback (most recent call last):
     ffq_spark.errors.BadRequest: [FFQ_BAD_REQUEST] '../a' is not a valid exchange name: give NAME \
-or NAME/NAME, of letters, digits, `.`, `_` and `-`
+or NAME/NAME, of letters, digits, `.`, `_` and `-`. Correct the request; docs/service.md \
+describes every one
     """
 
     def __init_subclass__(cls) -> None:
@@ -223,7 +224,8 @@ def parse(data: bytes) -> dict[str, Any]:
     >>> parse(b'{"a": 1, "a": 2}')
     Traceback (most recent call last):
     ffq_spark.errors.BadRequest: [FFQ_BAD_REQUEST] the request is not valid JSON: a name occurs \
-twice
+twice. \
+Correct the request; docs/service.md describes every one
     """
     try:
         document = json.loads(data, object_pairs_hook=_object, parse_constant=_refuse_constant)
