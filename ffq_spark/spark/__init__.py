@@ -1,1 +1,1 @@
-"""All that imports pyspark: the data source, the session's settings, the types."""
+"""The Spark data source, its settings and types. Only this package imports pyspark."""

@@ -1,8 +1,9 @@
-"""The conditions of a scan that the plugin sends, as predicates.
+"""Decodes the conditions that the plugin sends with a scan into predicates.
 
-Values are Spark's own: times are its integers, strings and binaries are bytes in base 64, decimals
-and floats are text. Spark's filters for data sources hold Java's values instead, which lack some
-days of 1582 and some strings. Predicates only prune: Spark applies every filter again.
+Values are in Spark's representation: times are integers, strings and binaries are bytes in
+base 64, decimals and floats are text. Spark's filters for data sources hold Java's values instead,
+which lack some days of 1582 and some strings. Predicates only prune: Spark applies every filter
+again.
 """
 
 from __future__ import annotations
@@ -23,47 +24,47 @@ from ffq_spark.spark.types import spark_arrow_schema, spark_schema
 def decode_conditions(
     conditions: Iterable[Mapping[str, Any]], exchange: ExchangeRecord
 ) -> list[Predicate]:
-    """Decode the conditions on columns of an exchange; drop those whose values Python lacks.
+    """Decode conditions on the columns of an exchange, except values that Python cannot hold.
 
     >>> exchange = ExchangeRecord.of(pa.schema([("day", pa.date32())]), ["day"], 8)
     >>> decode_conditions([{"column": "day", "op": "<", "values": [-141427]}], exchange)
     [Predicate(column='day', op='<', values=(-141427,))]
     """
-    seen = spark_arrow_schema(spark_schema(exchange))
-    written = exchange.schema
-    found = []
+    spark = spark_arrow_schema(spark_schema(exchange))
+    stored = exchange.schema
+    predicates = []
     for condition in conditions:
         name = condition[FilterField.COLUMN]
-        if name not in written.names:
+        if name not in stored.names:
             continue
-        kinds = seen.field(name).type, written.field(name).type
+        types = spark.field(name).type, stored.field(name).type
         try:
-            values = tuple(_value(value, *kinds) for value in condition[FilterField.VALUES])
+            values = tuple(_value(value, *types) for value in condition[FilterField.VALUES])
         except (pa.ArrowException, ValueError, OverflowError):
             continue
-        found.append(Predicate(name, condition[FilterField.OP], values))
-    return found
+        predicates.append(Predicate(name, condition[FilterField.OP], values))
+    return predicates
 
 
-def _value(value: Any, seen: pa.DataType, written: pa.DataType) -> Any:
-    """The value in the type that was written, which may have another unit or size."""
+def _value(value: Any, spark_type: pa.DataType, stored_type: pa.DataType) -> Any:
+    """Decode a value and cast it to the stored type, which may have another unit or size."""
     if value is None:
         return None
-    decoded = _decoded(value, seen)
-    if seen == written:
+    decoded = _decode(value, spark_type)
+    if spark_type == stored_type:
         return decoded
-    scalar = pa.scalar(decoded, seen)
-    found = scalar.cast(written)
-    if found.cast(seen) != scalar:
-        raise ValueError(f"{scalar} is no {written}")
-    return found.value if pa.types.is_temporal(written) else found.as_py()
+    scalar = pa.scalar(decoded, spark_type)
+    stored = scalar.cast(stored_type)
+    if stored.cast(spark_type) != scalar:
+        raise ValueError(f"{scalar} cannot be represented as {stored_type}")
+    return stored.value if pa.types.is_temporal(stored_type) else stored.as_py()
 
 
-def _decoded(value: Any, kind: pa.DataType) -> Any:
-    if pa.types.is_string(kind):
+def _decode(value: Any, dtype: pa.DataType) -> Any:
+    if pa.types.is_string(dtype):
         return b64decode(value).decode()
-    if pa.types.is_binary(kind):
+    if pa.types.is_binary(dtype):
         return b64decode(value)
-    if pa.types.is_decimal(kind):
+    if pa.types.is_decimal(dtype):
         return Decimal(value)
-    return float(value) if pa.types.is_floating(kind) else value
+    return float(value) if pa.types.is_floating(dtype) else value

@@ -1,7 +1,7 @@
-"""Filters that Spark itself pushes, as predicates: without the plugin, with `pruneByFilters`.
+"""Converts the filters that Spark pushes without the plugin (`pruneByFilters`) into predicates.
 
-They only prune: Spark applies every filter again. Their values have been Java's, which may have
-changed them; see `_may_differ`.
+Predicates only prune: Spark applies every filter again. The values have passed through Java's
+types, which may have changed them; see `_may_differ`.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ _RANGES: dict[type[Filter], str] = {
 
 
 def predicates(filters: Iterable[Filter]) -> list[Predicate]:
-    """The filters on top-level columns that can prune.
+    """Convert the filters on top-level columns that can prune.
 
     >>> predicates([EqualTo(("k",), 3), GreaterThan(("v",), 1.5)])
     [Predicate(column='k', op='in', values=(3,)), Predicate(column='v', op='>', values=(1.5,))]
     """
-    found = (_predicate(filter) for filter in filters)
-    return [p for p in found if p is not None and not any(map(_may_differ, p.values))]
+    converted = (_predicate(filter) for filter in filters)
+    return [p for p in converted if p is not None and not any(map(_may_differ, p.values))]
 
 
 def _may_differ(value: Any) -> bool:
-    """Whether the query may have named another value, which Java's old types turned into this one.
+    """Return whether Java's types may have changed this value from the one in the query.
 
-    They lack the days from 1582-10-05 to -14, count times before 1900 by other offsets, and put
-    U+FFFD in the place of bytes that are no UTF-8.
+    `java.sql.Date` lacks 1582-10-05 to 1582-10-14, `java.sql.Timestamp` applies other offsets
+    before 1900, and `String` replaces bytes that are not UTF-8 with U+FFFD.
 
     >>> [_may_differ(value) for value in (date(1582, 10, 15), date(2026, 1, 1), "\ufffd", "x")]
     [True, False, True, False]
@@ -67,7 +67,7 @@ def _predicate(filter: Filter) -> Predicate | None:
     if isinstance(filter, IsNull):
         return Predicate(column, "in", (None,))
     if isinstance(filter, In):
-        # `k IN (1, NULL)` is never true for a null k.
+        # `k IN (1, NULL)` is not true for a null k.
         return Predicate(column, "in", tuple(v for v in filter.value if v is not None))
     if isinstance(filter, EqualNullSafe):
         return Predicate(column, "in", (filter.value,))

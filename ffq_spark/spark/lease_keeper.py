@@ -1,7 +1,7 @@
-"""Renewing the leases of a driver's roots.
+"""Renews the leases of a driver's roots.
 
-Each root's lease is renewed in a thread of its own: neither another root's storage nor any other
-work of the steward delays it.
+Each root's lease is renewed in its own thread, so that neither the storage of another root nor
+other work of the steward delays it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _JOIN_SECONDS = 2.0
 
 
 class LeaseKeeper:
-    """The roots that a driver has written, and the leases of those with queries under way."""
+    """The roots that a driver has written, with a lease on each root that has open queries."""
 
     def __init__(self) -> None:
         self._roots: dict[str, _Root] = {}
@@ -28,11 +28,11 @@ class LeaseKeeper:
         self._seconds = 30
 
     def start(self, initiator: str, seconds: int) -> None:
-        """Set whose leases these are and how long each lasts."""
+        """Set the initiator that owns the leases, and their duration."""
         self._initiator, self._seconds = initiator, seconds
 
     def add(self, root: str, storage: Mapping[str, str]) -> None:
-        """Remember a root. New storage options replace old ones: credentials expire."""
+        """Add a root, or replace its storage options, because credentials expire."""
         known = self._roots.get(root)
         if known is None:
             self._roots[root] = _Root(root, storage)
@@ -41,52 +41,52 @@ class LeaseKeeper:
             known.storage = dict(storage)
 
     def opened(self, root: str, query: int) -> None:
-        """Keep the root's lease until this query is settled, beginning now."""
+        """Renew the root's lease now, and on each beat until this query is settled."""
         self._roots[root].queries.add(query)
         self._roots[root].renew(self._initiator, self._seconds)
 
     def settled(self, root: str, query: int) -> None:
-        """Stop keeping the root's lease for this query."""
+        """Stop renewing the root's lease for this query."""
         self._roots[root].queries.discard(query)
 
     def beat(self) -> None:
-        """Renew the leases of all roots with queries under way, without waiting for storage."""
+        """Renew the leases of all roots with open queries, without waiting for storage."""
         for root in list(self._roots.values()):
             if root.queries:
                 root.renew(self._initiator, self._seconds)
 
     def store(self, root: str) -> Store:
-        """The storage of a root, with the newest options."""
+        """Return the store of a root, with its newest options."""
         return self._roots[root].store
 
     def stores(self) -> list[Store]:
-        """The storage of every root."""
+        """Return the stores of all roots."""
         return [root.store for root in list(self._roots.values())]
 
     def release(self) -> None:
-        """Give all leases back; a renewal under way is waited for, else it would come after."""
+        """Release all leases, after waiting for running renewals, which would restore them."""
         for root in list(self._roots.values()):
             root.release(self._initiator)
 
 
 class _Root:
-    """One root, its queries under way, and the thread that renews its lease."""
+    """One root, its open queries, and the thread that renews its lease."""
 
     def __init__(self, root: str, storage: Mapping[str, str]) -> None:
         self.store = Store(root, storage_options(storage))
         self.storage = dict(storage)
         self.queries: set[int] = set()
         self._lock = threading.Lock()
-        self._wanted = False
+        self._is_due = False
         self._released = False
         self._thread: threading.Thread | None = None
 
     def renew(self, initiator: str, seconds: int) -> None:
-        """Renew in the background. A renewal that took long is followed by the next at once."""
+        """Renew the lease in the background, or right after a renewal that is still running."""
         with self._lock:
             if self._released:
                 return
-            self._wanted = True
+            self._is_due = True
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._renew, args=(initiator, seconds), daemon=True
@@ -94,20 +94,21 @@ class _Root:
                 self._thread.start()
 
     def _renew(self, initiator: str, seconds: int) -> None:
-        while self._is_wanted():
+        while self._take_due():
             try:
                 leases.renew(self.store, initiator, seconds)
             except Exception as error:
-                # The next beat tries again.
+                # The next beat retries.
                 logger.warning("the lease of %s was not renewed: %s", self.store.root, error)
 
-    def _is_wanted(self) -> bool:
+    def _take_due(self) -> bool:
+        """Return whether a renewal is due, and clear the flag; forget the thread if none is."""
         with self._lock:
-            wanted = self._wanted and not self._released
-            self._wanted = False
-            if not wanted:
+            is_due = self._is_due and not self._released
+            self._is_due = False
+            if not is_due:
                 self._thread = None
-            return wanted
+            return is_due
 
     def release(self, initiator: str) -> None:
         with self._lock:

@@ -1,4 +1,4 @@
-"""Nulls in columns that a user's schema calls NOT NULL."""
+"""Refuses nulls in columns that a user's schema declares NOT NULL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ffq_spark.errors import ExchangeMismatch
 def refuse_nulls(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the batch, or raise if it has a null where its schema allows none.
 
-    Spark would take such a null for a value. With the plugin no schema of a read forbids nulls.
+    Spark would read such a null as a value. With the plugin all columns of a read are nullable.
 
     >>> refuse_nulls(pa.record_batch({"v": [1, None]})).num_rows
     2
@@ -25,27 +25,27 @@ def refuse_nulls(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _forbidden_nulls(values: pa.Array, field: pa.Field, name: str) -> Iterator[str]:
-    """Yield the columns and fields that hold a forbidden null; what a null contains is no value."""
+    """Yield the names of columns and fields with a forbidden null, ignoring children of nulls."""
     if not _forbids_nulls(field) or not len(values):
         return
     if values.null_count and not field.nullable:
         yield name
-    kind, there = field.type, values.drop_null()
-    if pa.types.is_struct(kind):
-        for place, child in enumerate(kind):
-            yield from _forbidden_nulls(there.field(place), child, f"{name}.{child.name}")
-    elif pa.types.is_map(kind):
-        entries = pa.ListArray.from_arrays(there.offsets, there.items)
-        yield from _forbidden_nulls(entries.flatten(), kind.item_field, f"{name}.value")
-    elif pa.types.is_list(kind):
-        yield from _forbidden_nulls(there.flatten(), kind.value_field, f"{name}.element")
+    dtype, present = field.type, values.drop_null()
+    if pa.types.is_struct(dtype):
+        for index, child in enumerate(dtype):
+            yield from _forbidden_nulls(present.field(index), child, f"{name}.{child.name}")
+    elif pa.types.is_map(dtype):
+        entries = pa.ListArray.from_arrays(present.offsets, present.items)
+        yield from _forbidden_nulls(entries.flatten(), dtype.item_field, f"{name}.value")
+    elif pa.types.is_list(dtype):
+        yield from _forbidden_nulls(present.flatten(), dtype.value_field, f"{name}.element")
 
 
 def _forbids_nulls(field: pa.Field) -> bool:
-    """Whether the column or a field inside may not be null; keys of maps never are."""
-    kind = field.type
-    if pa.types.is_map(kind):
-        inside = [kind.item_field]
+    """Return whether a column or a nested field is not nullable. Map keys never are nullable."""
+    dtype = field.type
+    if pa.types.is_map(dtype):
+        children = [dtype.item_field]
     else:
-        inside = [kind.field(place) for place in range(kind.num_fields)]
-    return not field.nullable or any(map(_forbids_nulls, inside))
+        children = [dtype.field(index) for index in range(dtype.num_fields)]
+    return not field.nullable or any(map(_forbids_nulls, children))

@@ -23,8 +23,8 @@ from ffq_spark.options import ReadOptions
 from ffq_spark.spark.nulls import refuse_nulls
 from ffq_spark.spark.plan_note import report
 from ffq_spark.spark.types import (
+    nullable,
     output_columns,
-    relaxed,
     spark_arrow_schema,
     spark_schema,
 )
@@ -113,7 +113,7 @@ def _check_schema(snapshot: Snapshot, schema: StructType) -> None:
     there = output_columns(spark_schema(snapshot.exchange), (), metadata=True)
     for field in schema.fields:
         known = there[field.name].dataType if field.name in there.names else None
-        if known is None or known != relaxed(field.dataType):
+        if known is None or known != nullable(field.dataType):
             has = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in there.fields)
             wanted = f"{field.name} {field.dataType.simpleString()}"
             raise ExchangeMismatch(f"{snapshot.store.url()} has no column {wanted}; it has {has}")

@@ -1,4 +1,4 @@
-"""Settings for a Spark session, and the source's registration where discovery cannot find it."""
+"""Configures Spark sessions, and registers the data source where Spark cannot discover it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ffq_spark.spark.source import FfqShuffleSource
 
 Builder = TypeVar("Builder")
 
-# Settings that hold a list: ours joins what the user has.
+# Settings that hold a list. Values are appended to the user's.
 _LISTS = frozenset({"spark.jars", "spark.plugins", "spark.sql.extensions"})
 
 
 def recommended_conf() -> dict[str, str]:
-    """Return the settings of the whole application that make Python tasks fast.
+    """Return the application-wide settings that make Python tasks fast.
 
     >>> recommended_conf()
     {'spark.python.unix.domain.socket.enabled': 'true'}
@@ -28,10 +28,10 @@ def recommended_conf() -> dict[str, str]:
 
 
 def configure(builder: Builder, *, plugin: bool = True) -> Builder:
-    """Set the recommended conf on a `SparkSession.builder`, wherever the user has not.
+    """Set the recommended conf on a `SparkSession.builder` where the user has not set it.
 
-    With `plugin` the jar's listener and lease keeper come along; without it everything still
-    works, but nobody records attempts or keeps a lease.
+    `plugin` adds the jar with the listener and the lease keeper. Without it reads and writes work,
+    but no attempts are recorded and no lease is kept.
 
     >>> from pyspark.sql import SparkSession
     >>> builder = SparkSession.Builder().config("spark.python.unix.domain.socket.enabled", "false")
@@ -41,24 +41,24 @@ def configure(builder: Builder, *, plugin: bool = True) -> Builder:
     target: Any = builder
     file = conf.defaults_file()
     defaults = conf.read_properties(file) if file else {}
-    taken = {**defaults, **_submitted(), **target._options}
+    user_conf = {**defaults, **_submitted(), **target._options}
     bridge = {**conf.BRIDGE, "spark.jars": conf.jar_path()} if plugin and _can_load_jar() else {}
-    for name, value in {**bridge, **conf.fast(taken)}.items():
-        there = taken.get(name, "")
-        if name in _LISTS and value not in there.split(","):
-            target.config(name, f"{there},{value}" if there else value)
-        elif not there:
+    for name, value in {**bridge, **conf.fast(user_conf)}.items():
+        current = user_conf.get(name, "")
+        if name in _LISTS and value not in current.split(","):
+            target.config(name, f"{current},{value}" if current else value)
+        elif not current:
             target.config(name, value)
     for name, value in conf.REDACTION.items():
-        if name not in taken:
+        if name not in user_conf:
             target.config(name, value)
-        elif not conf.redacts_storage(taken[name]):
-            target.config(name, f"{taken[name]}|{conf.STORAGE_NAMES}")
+        elif not conf.redacts_storage(user_conf[name]):
+            target.config(name, f"{user_conf[name]}|{conf.STORAGE_NAMES}")
     return builder
 
 
 def _can_load_jar() -> bool:
-    """Whether the plugin can be had: for this Spark, and in a JVM that still loads jars."""
+    """Return whether the plugin supports this Spark, and its JVM has or can still load the jar."""
     if not pyspark.__version__.startswith(conf.SPARK):
         return False
     if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
@@ -73,7 +73,7 @@ def _can_load_jar() -> bool:
 
 
 def _submitted() -> dict[str, str]:
-    """What spark-submit gave this driver; its JVM runs already."""
+    """Return the conf of a driver that spark-submit started, whose JVM is already running."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return {}
     SparkContext._ensure_initialized()
@@ -81,26 +81,26 @@ def _submitted() -> dict[str, str]:
 
 
 def register(spark: Any) -> None:
-    """Register the source in a session, with the session's `spark.ffq.*` settings as of now.
+    """Register the source in a session, with the session's current `spark.ffq.*` settings.
 
-    Needed where the source is not found by itself (a `--py-files` zip), and for `spark.ffq.*` conf
-    to count; call it again after changing such conf, and in each `newSession()` that should see it.
-    A setting below `spark.ffq.` that nothing declares is refused with UnknownOption.
+    Call it where Spark does not discover the source (a `--py-files` zip), and to apply
+    `spark.ffq.*` conf. Call it again after changing such conf, and in each `newSession()` that
+    should see it. An unknown setting below `spark.ffq.` raises UnknownOption.
     """
-    known = session_conf(spark)
-    settings = {name: value for name, value in known.items() if name.startswith(CONF_PREFIX)}
+    all_settings = session_conf(spark)
+    settings = {n: value for n, value in all_settings.items() if n.startswith(CONF_PREFIX)}
     refuse_unknown_settings(settings)
-    settings["spark.app.id"] = known.get("spark.app.id", "")
-    kind = type("FfqShuffleSource", (FfqShuffleSource,), {"conf": settings})
-    spark.dataSource.register(kind)
+    settings["spark.app.id"] = all_settings.get("spark.app.id", "")
+    source = type("FfqShuffleSource", (FfqShuffleSource,), {"conf": settings})
+    spark.dataSource.register(source)
     jvm = getattr(spark, "_jvm", None)
     if jvm is not None:
-        # Spark looks a sink up in the thread's active session, and a new thread has none.
+        # Spark looks up a sink in the thread's active session, and a new thread has none.
         session = getattr(jvm, "org.apache.spark.sql.classic.SparkSession")
         session.setActiveSession(spark._jsparkSession)
 
 
 def session_conf(spark: Any) -> dict[str, str]:
-    """A session's settings, the application's included."""
-    found = spark.conf.getAll
-    return dict(found() if callable(found) else found)
+    """Return a session's settings, including the application's."""
+    settings = spark.conf.getAll
+    return dict(settings() if callable(settings) else settings)

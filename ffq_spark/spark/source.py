@@ -1,4 +1,4 @@
-"""The data source `ffqshuffle`."""
+"""The data source `ffqshuffle`: it creates the readers and writers that Spark asks for."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ logger = logging.getLogger(__name__)
 class FfqShuffleSource(DataSource):
     """`spark.read.format("ffqshuffle")` and `df.write.format("ffqshuffle")`.
 
-    `conf` is what `register(spark)` saw of the session's `spark.ffq.*`; Spark itself passes no conf
-    to a Python source.
+    `conf` holds the session's `spark.ffq.*` settings at the time of `register(spark)`. Spark passes
+    no conf to a Python source.
     """
 
     conf: ClassVar[Mapping[str, str]] = {}
 
-    # The newest step when the DataFrame was made. Spark keeps this object for all its scans.
+    # The newest step when the DataFrame was created. All its scans share this object.
     _newest: int | None = None
 
     @classmethod
@@ -53,10 +53,9 @@ class FfqShuffleSource(DataSource):
         return Source.FORMAT
 
     def store(self, *, unsafe_commit: bool = False) -> Store:
-        """The storage of this source's path."""
-        given: dict[str, str] = dict(self.options)
-        settings: dict[str, Any] = storage_options(given, self.conf)
-        return Store(given.get("path", ""), settings, unsafe_commit=unsafe_commit)
+        """Open the store of this source's path."""
+        settings: dict[str, Any] = storage_options(dict(self.options), self.conf)
+        return Store(self.options.get("path", ""), settings, unsafe_commit=unsafe_commit)
 
     def schema(self) -> StructType:
         options = self._read_options()
@@ -67,17 +66,19 @@ class FfqShuffleSource(DataSource):
 
     def reader(self, schema: StructType) -> ExchangeReader:
         options = self._read_options()
-        # Spark's own scans of a DataFrame share the first one's plan, so pruning must be asked for.
+        # Without the plugin all scans of a DataFrame share the first one's plan, so filters prune
+        # only on request.
         prunes = options.prune_by_filters and pushes_filters()
-        kind = PushingReader if prunes else ExchangeReader
-        return kind(self.store(), options, schema, self._newest)
+        reader = PushingReader if prunes else ExchangeReader
+        return reader(self.store(), options, schema, self._newest)
 
     def _read_options(self) -> ReadOptions:
         return ReadOptions.resolve(dict(self.options), self.conf)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         if pyspark.__version__.startswith("4.1."):
-            raise Unsupported(f"streams of steps need Spark 4.2; this is {pyspark.__version__}")
+            message = f"a stream of steps needs Spark 4.2, and this is {pyspark.__version__}"
+            raise Unsupported(f"{message}; use a newer Spark, or read steps in batches")
         from ffq_spark.spark.stream_reader import ExchangeStreamReader
 
         return ExchangeStreamReader(self.store(), self._read_options(), schema)
@@ -98,12 +99,14 @@ class FfqShuffleSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> ExchangeStreamWriter:
         options = self._write_options()
         if options.batch is not None:
-            raise BadOption("Spark numbers the batches of a streaming query", option="batch")
+            message = "Spark numbers the batches of a streaming query; leave the option out"
+            raise BadOption(message, option="batch")
         if options.stream_run:
-            message = "the checkpoint says who writes a streaming query's batches"
+            message = "the Spark checkpoint identifies a streaming query; leave the option out"
             raise BadOption(message, option="streamRun")
         if options.query is not None and not options.initiator:
-            raise BadOption("each batch of a streaming query is a query", option="query")
+            message = "each batch of a streaming query has its own query number"
+            raise BadOption(f"{message}; leave the option out", option="query")
         store, exchange, initiator = self._prepare(options, schema)
         Ledger(store).ensure_format()
         query = QueryRecord(
@@ -114,17 +117,17 @@ class FfqShuffleSource(DataSource):
             now_ms(),
             options.lease_seconds,
         )
-        given = {name.lower(): value for name, value in self.options.items()}
+        options_by_lower_name = {name.lower(): value for name, value in self.options.items()}
         return ExchangeStreamWriter(
             store,
             WriteJob.of(exchange, query, options),
             options,
-            given.get("checkpointlocation"),
+            options_by_lower_name.get("checkpointlocation"),
             storage_options(dict(self.options), self.conf),
         )
 
     def _write_options(self) -> WriteOptions:
-        # The plugin passes a setting that nothing declares on by its full name.
+        # The plugin passes an unknown setting under its full name, so that it is refused here.
         refuse_unknown_settings(self.options)
         options = WriteOptions.resolve(dict(self.options), self.conf)
         logger.info("write options: %s", options)
@@ -133,10 +136,10 @@ class FfqShuffleSource(DataSource):
     def _prepare(
         self, options: WriteOptions, schema: StructType
     ) -> tuple[Store, ExchangeRecord, str]:
-        """The store, the exchange as it is or will be, and the initiator, alive from now on."""
+        """Return the store, the exchange record and the initiator, with the first lease taken."""
         store = self.store(unsafe_commit=options.unsafe_commit)
-        arrow, loose = exchange_schema(schema, options.keys)
-        exchange = prepare(store, options, arrow, loose.json())
+        arrow_schema, stored_schema = exchange_schema(schema, options.keys)
+        exchange = prepare(store, options, arrow_schema, stored_schema.json())
         initiator = options.initiator or new_initiator(self.conf.get("spark.app.id", ""))
         if options.lease_seconds:
             leases.renew(store, initiator, options.lease_seconds)

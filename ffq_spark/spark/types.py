@@ -1,4 +1,4 @@
-"""Spark's types and Arrow's: what a DataFrame's schema becomes in an exchange, and back."""
+"""Converts between the schemas of Spark DataFrames and those of exchanges."""
 
 from __future__ import annotations
 
@@ -26,27 +26,31 @@ from ffq_spark.format.records import ExchangeRecord
 from ffq_spark.format.schemas import require_column
 
 _BINARY_COLLATION = "UTF8_BINARY"
-# Before 4.3 Spark takes no name of a zone, and means this one.
+# Before 4.3 Spark has no parameter for the time zone and uses UTC.
 _TAKES_ZONE = "timezone" in signature(to_arrow_schema).parameters
 _UTC: dict[str, Any] = {"timezone": "UTC"} if _TAKES_ZONE else {}
 
 
-def relaxed(kind: DataType) -> DataType:
-    """The type with nulls allowed everywhere, as every exchange keeps its columns."""
-    if isinstance(kind, StructType):
+def nullable(dtype: DataType) -> DataType:
+    """Allow nulls at every level of a type, as in all columns of exchanges.
+
+    >>> nullable(ArrayType(IntegerType(), False)).simpleString()
+    'array<int>'
+    """
+    if isinstance(dtype, StructType):
         return StructType(
-            [StructField(f.name, relaxed(f.dataType), True, f.metadata) for f in kind.fields]
+            [StructField(f.name, nullable(f.dataType), True, f.metadata) for f in dtype.fields]
         )
-    if isinstance(kind, ArrayType):
-        return ArrayType(relaxed(kind.elementType), True)
-    if isinstance(kind, MapType):
-        return MapType(relaxed(kind.keyType), relaxed(kind.valueType), True)
-    return kind
+    if isinstance(dtype, ArrayType):
+        return ArrayType(nullable(dtype.elementType), True)
+    if isinstance(dtype, MapType):
+        return MapType(nullable(dtype.keyType), nullable(dtype.valueType), True)
+    return dtype
 
 
 def exchange_schema(schema: StructType, keys: Sequence[str]) -> tuple[pa.Schema, StructType]:
-    """The Arrow and Spark schemas that an exchange keeps for a DataFrame's."""
-    loose = relaxed(schema)
+    """Return the Arrow and Spark schemas that an exchange records for a DataFrame."""
+    loose = nullable(schema)
     assert isinstance(loose, StructType)
     for field in loose.fields:
         try:
@@ -62,55 +66,52 @@ def exchange_schema(schema: StructType, keys: Sequence[str]) -> tuple[pa.Schema,
 
 
 def _refuse_unrestorable(field: StructField) -> None:
-    """A user-defined type is kept by the name of its class; a reader must be able to import it."""
+    """Refuse a user-defined type with a class that a reader cannot import by its name."""
     try:
         StructField.fromJson(json.loads(field.json()))
     except Exception as error:
         kind = field.dataType.simpleString()
         message = f"column {field.name!r} of type {kind} cannot be restored: {error}"
-        raise UnsupportedType(message) from error
+        remedy = "cast it to its SQL type, or define the type's class in an importable module"
+        raise UnsupportedType(f"{message}; {remedy}") from error
 
 
 def spark_arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema that Spark wants for rows of this schema."""
+    """Return the Arrow schema that Spark uses for rows of a schema."""
     return to_arrow_schema(schema, **_UTC)
 
 
-def _refuse_collation(name: str, kind: DataType | None) -> None:
-    for leaf in _leaves(kind):
+def _refuse_collation(name: str, dtype: DataType | None) -> None:
+    for leaf in _leaves(dtype):
         collation = getattr(leaf, "collation", _BINARY_COLLATION)
         if isinstance(leaf, StringType) and collation != _BINARY_COLLATION:
-            # Equal strings of such a collation have different bytes, and so different partitions.
+            # Strings that such a collation calls equal differ in bytes, and so in partition.
             message = f"key column {name!r} is collated {collation}"
             remedy = f"use a key with COLLATE {_BINARY_COLLATION}, such as lower({name})"
             raise UnsupportedType(f"{message}; {remedy}", option="keys")
 
 
-def _leaves(kind: DataType | None) -> Iterator[DataType]:
-    if isinstance(kind, StructType):
-        for field in kind.fields:
+def _leaves(dtype: DataType | None) -> Iterator[DataType]:
+    if isinstance(dtype, StructType):
+        for field in dtype.fields:
             yield from _leaves(field.dataType)
-    elif isinstance(kind, ArrayType):
-        yield from _leaves(kind.elementType)
-    elif kind is not None:
-        yield kind
+    elif isinstance(dtype, ArrayType):
+        yield from _leaves(dtype.elementType)
+    elif dtype is not None:
+        yield dtype
 
 
 def spark_schema(exchange: ExchangeRecord) -> StructType:
-    """The Spark schema of an exchange, whoever wrote it."""
+    """Return the Spark schema of an exchange, also of one that was written without Spark."""
     if exchange.spark_schema is not None:
-        return StructType.fromJson(_json(exchange.spark_schema))
+        return StructType.fromJson(json.loads(exchange.spark_schema))
     try:
-        schema = relaxed(from_arrow_schema(exchange.schema, prefer_timestamp_ntz=True))
+        schema = nullable(from_arrow_schema(exchange.schema, prefer_timestamp_ntz=True))
     except PySparkException as error:
-        raise UnsupportedType(f"Spark has no type for a column: {error}") from error
+        message = f"Spark has no type for a column of this exchange: {error}"
+        raise UnsupportedType(f"{message}; read it with ffq_spark.Exchange") from error
     assert isinstance(schema, StructType)
     return schema
-
-
-def _json(text: str) -> dict[str, object]:
-    document: dict[str, object] = json.loads(text)
-    return document
 
 
 METADATA_COLUMNS = StructType(
@@ -125,7 +126,7 @@ METADATA_COLUMNS = StructType(
 
 
 def output_columns(schema: StructType, columns: Sequence[str], metadata: bool) -> StructType:
-    """The columns that a read gives: all or the chosen ones, then the metadata columns."""
+    """Return the columns of a read: all or the chosen ones, then the metadata columns."""
     names = pa.schema([(name, pa.null()) for name in schema.names])
     chosen = [
         schema[require_column(names, name, "columns").name] for name in columns or schema.names

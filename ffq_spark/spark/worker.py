@@ -1,4 +1,4 @@
-"""What a Python worker of Spark does once, and which of Spark's workers this process is."""
+"""Tunes the Python worker of Spark that runs this process, and identifies the kind of worker."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ _PUSHDOWN = "pyspark.sql.worker.data_source_pushdown_filters"
 
 @functools.cache
 def freeze_heap() -> None:
-    """Spare Spark's daemon, which collects garbage after each task, all that is imported.
+    """Exclude imported modules from Python's garbage collector.
 
-    At the end of a worker's first task: before it, much is not imported yet.
+    Spark's daemon collects garbage after each task. Call this at the end of a worker's first task,
+    because earlier not all modules are imported.
     """
     gc.collect()
     gc.freeze()
 
 
 def pushes_filters() -> bool:
-    """Whether Spark asks this process to push filters.
+    """Return whether this process is Spark's worker for filter push-down.
 
-    A reader that has `pushFilters` makes Spark fail wherever the push-down is switched off. The
-    push-down has a worker of its own, so only there the reader shows the method.
+    Spark fails if a reader has `pushFilters` while push-down is switched off, so the reader has the
+    method only in the worker that Spark starts for push-down.
     """
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
     return _PUSHDOWN in sys.modules or getattr(main, "name", None) == _PUSHDOWN

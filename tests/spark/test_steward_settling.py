@@ -15,6 +15,7 @@ from ffq_spark.format.records import Outcome, QueryRecord
 from ffq_spark.spark import steward as module
 from ffq_spark.spark.lease_keeper import LeaseKeeper
 from ffq_spark.spark.steward import Steward
+from ffq_spark.spark.tracked_query import LATE_BEATS
 from ffq_spark.store.local import LocalBackend
 
 BEAT = {"event": "beat"}
@@ -34,14 +35,14 @@ class Office:
             if event["event"] == "open":
                 self.keeper.add(event["root"], event["storage"])
                 self.keeper.opened(event["root"], event["query"])
-            self.steward.take(event)
+            self.steward.handle(event)
 
     def settled(self) -> list[int]:
         return [order["query"] for order in self.orders if order["order"] == "settled"]
 
     def wait_out(self) -> None:
         """Let the time pass in which late tasks may still open a query."""
-        for _ in range(module._LATE_BEATS):
+        for _ in range(LATE_BEATS):
             self.send(BEAT)
         self.steward.look()
 

@@ -329,6 +329,18 @@ def test_calendar_intervals_are_refused(spark: Any, root: str) -> None:
         exchange_schema(StructType().add("bad", CalendarIntervalType()), [])
 
 
+def test_a_column_type_that_spark_lacks_is_refused_with_the_remedy() -> None:
+    import pyarrow as pa
+
+    from ffq_spark.errors import UnsupportedType
+    from ffq_spark.format.records import ExchangeRecord
+    from ffq_spark.spark.types import spark_schema
+
+    exchange = ExchangeRecord.of(pa.schema([("c", pa.uint8())]), ["c"], 8)
+    with pytest.raises(UnsupportedType, match=r"uint8 .* read it with ffq_spark.Exchange"):
+        spark_schema(exchange)
+
+
 @pytest.mark.parametrize("source_partitions", [0, 1, 2])
 def test_an_empty_frame_is_a_step_with_columns_and_no_parts(
     spark: Any, root: str, source_partitions: int

@@ -1,0 +1,48 @@
+"""When the steward asks storage about a query, and when it forgets the query."""
+
+from __future__ import annotations
+
+import pytest
+
+from ffq_spark.spark.tracked_query import LATE_BEATS, TrackedQuery
+
+
+@pytest.fixture
+def query() -> TrackedQuery:
+    return TrackedQuery(7, "/root", pieces=0)
+
+
+def test_an_open_query_needs_storage_until_it_is_canceled(query: TrackedQuery) -> None:
+    assert query.needs_storage and not query.is_done
+    query.is_canceled = True
+    assert not query.needs_storage
+    query.flush_due = True
+    assert query.needs_storage
+
+
+def test_an_ended_query_needs_storage_twice_unless_it_is_settled(query: TrackedQuery) -> None:
+    """Once when it ends, and once after the time in which a late task may begin it."""
+    query.ended_ms = 1
+    assert query.needs_storage
+    query.was_searched = True
+    assert not query.needs_storage
+    query.beats_left = 0
+    assert query.needs_storage
+    query.is_settled = True
+    assert not query.needs_storage
+
+
+def test_a_settled_query_is_done_after_late_beats_and_late_events(query: TrackedQuery) -> None:
+    query.ended_ms, query.is_settled = 1, True
+    assert not query.is_done
+    query.beats_left = 0
+    assert query.is_done
+    query.pending.append({"event": "task_end"})
+    assert not query.is_done
+
+
+def test_a_reopened_query_is_open_again(query: TrackedQuery) -> None:
+    query.ended_ms, query.was_searched, query.is_settled, query.beats_left = 1, True, True, 0
+    query.reopen()
+    assert query.needs_storage and not query.is_done
+    assert query.ended_ms is None and query.beats_left == LATE_BEATS
