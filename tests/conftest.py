@@ -19,6 +19,9 @@ settings.load_profile("ffq")
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+# Not a conftest.py in tests/service: tests import names from this file as the module `conftest`.
+pytest_plugins = ("service_fixtures",)
+
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable

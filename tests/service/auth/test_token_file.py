@@ -1,24 +1,21 @@
-"""The file of tokens: several commands at once, links, and files that others may change."""
+"""Adding tokens: several commands at once, links, leftovers and permissions."""
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-import trustme
+from service_scene import COMMAND
 
 import ffq_spark as ffq
 from ffq_spark.errors import BadOption
 
-BIN = os.path.dirname(sys.executable)
-
 
 def command(name: str, file: Path) -> subprocess.Popen[bytes]:
-    given = [f"{BIN}/ffq-spark", "token", name, "--file", str(file), "--scope", "read", "--json"]
+    given = [COMMAND, "token", name, "--file", str(file), "--scope", "read", "--json"]
     return subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
@@ -112,45 +109,6 @@ def test_a_file_that_others_may_change_is_refused(
     assert code == 2 and "FFQ_BAD_OPTION" in told
     # What somebody may have added is not made to look trusted.
     assert mode(file) == open_mode and names(file) == ["first"]
-
-
-def test_a_directory_in_which_anybody_may_replace_the_file_is_refused(
-    tmp_path: Path, root: str
-) -> None:
-    place = tmp_path / "open"
-    place.mkdir()
-    file = place / "tokens.json"
-    assert make("first", file)[0] == 0
-    place.chmod(0o777)
-    with pytest.raises(BadOption, match=r"chmod"):
-        ffq.serve({"x": root}, port=0, tokens=str(file))
-    # As in /tmp: others may add files, and may not replace this one.
-    place.chmod(0o1777)
-    with ffq.serve({"x": root}, port=0, tokens=str(file)):
-        pass
-
-
-def test_certificates_that_others_may_change_are_refused(tmp_path: Path, root: str) -> None:
-    """Who may change them decides who is let in, and who the server is."""
-    authority = trustme.CA()
-    made = authority.issue_cert("localhost")
-    blobs = {
-        "tls_certificate": made.cert_chain_pems[0],
-        "tls_key": made.private_key_pem,
-        "tls_client_ca": authority.cert_pem,
-    }
-    files = {name: tmp_path / name for name in blobs}
-    for name, file in files.items():
-        file.write_bytes(blobs[name].bytes())
-        file.chmod(0o600)
-    given = {name: str(file) for name, file in files.items()}
-    for file in files.values():
-        file.chmod(0o606)
-        with pytest.raises(BadOption, match=r"chmod"):
-            ffq.serve({"x": root}, port=0, **given)
-        file.chmod(0o600)
-    with ffq.serve({"x": root}, port=0, **given):
-        pass
 
 
 def test_a_file_that_cannot_be_written_is_an_error_that_names_it(tmp_path: Path) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import json
 import os
 import signal
 import subprocess
@@ -16,14 +14,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from service_scene import rows, write
+from service_scene import rows, serving, until, write
 
 import ffq_spark as ffq
 from ffq_spark.errors import FfqError, Unavailable
 from ffq_spark.service.client.connection import Connection
 from ffq_spark.service.server.service import Service
 
-BIN = os.path.dirname(sys.executable)
 # More than gRPC takes for a client that reads nothing.
 COUNT, WIDTH = 300_000, 100
 
@@ -33,25 +30,6 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> str:
     root = str(tmp_path_factory.mktemp("large") / "x")
     write(root, rows(0, COUNT, WIDTH), partitions=1)
     return root
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for what must come; the test's own time-out says if it does not."""
-    while not condition():
-        time.sleep(0.01)
-
-
-@contextlib.contextmanager
-def serving(*arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """`ffq-spark serve` as a process, and its URL."""
-    command = [f"{BIN}/ffq-spark", "serve", "--json", "--port", "0", *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE)
-    try:
-        assert process.stdout is not None
-        yield process, json.loads(process.stdout.readline())["url"]
-    finally:
-        process.kill()
-        process.wait()
 
 
 class Load:
@@ -129,10 +107,10 @@ class Load:
 def seconds_to_end(root: str, place: Path, drain: int) -> float:
     """How long a server under load takes from SIGTERM to its end."""
     flags = [f"x={root}", f"w={place}", "--drain-seconds", str(drain), *Load.FLAGS]
-    with serving(*flags) as (process, url), Load(url) as load:
+    with serving(*flags) as server, Load(server.url) as load:
         started = time.monotonic()
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(120) == 1
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(120) == 1
         taken = time.monotonic() - started
     assert not load.unexpected
     return taken
@@ -175,25 +153,25 @@ def send_to_a_thread(pid: int, number: int) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and tgkill")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_that_another_thread_takes_is_acted_on(large: str, number: int) -> None:
-    with serving(f"x={large}") as (process, url):
-        assert ffq.connect(url).exchanges() == ["x"]
-        send_to_a_thread(process.pid, number)
-        assert process.wait(30) == 0
+    with serving(f"x={large}") as server:
+        assert ffq.connect(server.url).exchanges() == ["x"]
+        send_to_a_thread(server.process.pid, number)
+        assert server.process.wait(30) == 0
 
 
 def test_a_second_signal_ends_the_drain_at_once(large: str) -> None:
     flags = ["--drain-seconds", "600", "--server-credits", "1m", "--max-readers", "1"]
-    with serving(f"x={large}", *flags) as (process, url):
-        connection = ffq.connect(url, retries=0)
+    with serving(f"x={large}", *flags) as server:
+        connection = ffq.connect(server.url, retries=0)
         reader = connection.exchange("x").read()
         reader.read_next_batch()
-        process.send_signal(signal.SIGTERM)
+        server.process.send_signal(signal.SIGTERM)
         with pytest.raises(Unavailable, match="shutting down"):
             while True:
                 connection.health()
         started = time.monotonic()
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 1
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(60) == 1
         assert time.monotonic() - started < 2
 
 
@@ -211,7 +189,7 @@ def until_stalled(service: Service) -> None:
 PROGRAM = """
 import sys
 import ffq_spark as ffq
-from test_service_shutdown import until_stalled
+from test_shutdown import until_stalled
 service = ffq.serve({"x": sys.argv[1]}, port=0, server_credits=1 << 20, max_readers=1)
 print(service.url, flush=True)
 sys.stdin.readline()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from service_scene import PARTITIONS, Peak, rows, sorted_rows, write
+from service_scene import PARTITIONS, Peak, rows, sorted_rows, token_file, until, write
 
 import ffq_spark as ffq
 from ffq_spark.errors import (
@@ -26,7 +26,6 @@ from ffq_spark.errors import (
     Unsupported,
 )
 from ffq_spark.format.ids import new_query
-from ffq_spark.service.auth.tokens import new_token
 from ffq_spark.service.client.connection import Connection
 from ffq_spark.service.client.write import RemoteWrite
 
@@ -57,12 +56,6 @@ def service(spark: Any, tmp_path: Path) -> Iterator[Connection]:
 def busy(spark: Any) -> list[int]:
     """Spark's jobs that are at work."""
     return list(spark.sparkContext.statusTracker().getActiveJobsIds())
-
-
-def until(condition: Any) -> None:
-    """Wait for what must come; the test's own time-out says if it does not."""
-    while not condition():
-        time.sleep(0.05)
 
 
 def test_a_query_is_run_and_its_rows_are_streamed(service: Connection) -> None:
@@ -249,17 +242,15 @@ def test_results_are_removed_after_their_time(spark: Any, root: str, tmp_path: P
 
 
 def test_results_are_their_owners_alone(spark: Any, root: str, tmp_path: Path) -> None:
-    made = {
-        "one": new_token("one", ["read", "write"]),
-        "two": new_token("two", ["read", "write", "cancel"]),
-        "bound": new_token("bound", ["read", "write"], ["x"]),
-    }
-    path = tmp_path / "tokens.json"
-    path.write_text(json.dumps([entry for _, entry in made.values()]))
-    path.chmod(0o600)
-    options = {"port": 0, "sql": True, "tokens": str(path), "writable": True}
+    path, secrets = token_file(
+        tmp_path,
+        one=(["read", "write"], None),
+        two=(["read", "write", "cancel"], None),
+        bound=(["read", "write"], ["x"]),
+    )
+    options = {"port": 0, "sql": True, "tokens": path, "writable": True}
     with ffq.serve({"x": root}, spark=spark, **options) as served:
-        one, two, bound = (ffq.connect(served.url, secret) for secret, _ in made.values())
+        one, two, bound = (ffq.connect(served.url, secret) for secret in secrets.values())
         query = one.submit("select 7 as a")
         assert query.result().read_all().num_rows == 1
         ticket = json.dumps({"kind": "results", "query": query.query}).encode()
@@ -299,15 +290,11 @@ def test_results_are_their_owners_alone(spark: Any, root: str, tmp_path: Path) -
 def test_who_may_only_cancel_learns_no_more_than_the_state(
     spark: Any, root: str, tmp_path: Path
 ) -> None:
-    made = {
-        "one": new_token("one", ["read", "write", "cancel"]),
-        "ops": new_token("ops", ["cancel"]),
-    }
-    path = tmp_path / "tokens.json"
-    path.write_text(json.dumps([entry for _, entry in made.values()]))
-    path.chmod(0o600)
-    with ffq.serve({"x": root}, spark=spark, port=0, sql=True, tokens=str(path)) as served:
-        one, ops = (ffq.connect(served.url, secret) for secret, _ in made.values())
+    path, secrets = token_file(
+        tmp_path, one=(["read", "write", "cancel"], None), ops=(["cancel"], None)
+    )
+    with ffq.serve({"x": root}, spark=spark, port=0, sql=True, tokens=path) as served:
+        one, ops = (ffq.connect(served.url, secret) for secret in secrets.values())
         done = one.submit("select 7 as a")
         assert done.wait()["owner"] == "one"
         running = one.submit(ENDLESS)
@@ -327,12 +314,10 @@ def test_who_may_only_cancel_learns_no_more_than_the_state(
 def test_why_a_query_failed_is_told_to_its_owner_alone(
     spark: Any, root: str, tmp_path: Path
 ) -> None:
-    made = {name: new_token(name, ["read", "write", "cancel"]) for name in ("one", "two")}
-    path = tmp_path / "tokens.json"
-    path.write_text(json.dumps([entry for _, entry in made.values()]))
-    path.chmod(0o600)
-    with ffq.serve({"x": root}, spark=spark, port=0, sql=True, tokens=str(path)) as served:
-        one, two = (ffq.connect(served.url, secret) for secret, _ in made.values())
+    scopes = ["read", "write", "cancel"]
+    path, secrets = token_file(tmp_path, one=(scopes, None), two=(scopes, None))
+    with ffq.serve({"x": root}, spark=spark, port=0, sql=True, tokens=path) as served:
+        one, two = (ffq.connect(served.url, secret) for secret in secrets.values())
         query = one.submit("select raise_error('salary of Ada: 5')")
         assert "salary" in query.wait()["message"]
         others = two.query(query.query)

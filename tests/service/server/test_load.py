@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
-import socket
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,48 +10,15 @@ import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from service_scene import Peak, random_rows, rows, write
+from service_scene import Peak, free_port, random_rows, rows, serving, write
 
 import ffq_spark as ffq
 
-BIN = os.path.dirname(sys.executable)
 READERS, SLOW = 64, 8
 CREDITS = 64 << 20
 # What the allocator keeps for the next one, and what 64 connections and their threads take.
 KEPT, FIXED = 16 << 20, 32 << 20
 LIMIT = CREDITS + KEPT + FIXED
-
-
-class Server:
-    """`ffq-spark serve` on a port of its own, that may be killed and started anew."""
-
-    def __init__(self, *arguments: str) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self._command = [f"{BIN}/ffq-spark", "serve", *arguments, "--json"]
-        self._command += ["--port", str(self.port), "--drain-seconds", "0"]
-        self.start()
-
-    def start(self) -> None:
-        self.process = subprocess.Popen(self._command, stdout=subprocess.PIPE)
-        assert self.process.stdout is not None
-        self.url = json.loads(self.process.stdout.readline())["url"]
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-
-
-@contextmanager
-def serving(*arguments: str) -> Iterator[Server]:
-    server = Server(*arguments)
-    try:
-        yield server
-    finally:
-        server.kill()
 
 
 def grown(root: str, credits: int, readers: int = READERS) -> int:
@@ -67,7 +27,14 @@ def grown(root: str, credits: int, readers: int = READERS) -> int:
     The slow ones take nothing until all others have everything.
     """
     count = ffq.Exchange(root).info().rows
-    flags = ["--server-credits", str(credits), "--max-readers", str(readers)]
+    flags = [
+        "--server-credits",
+        str(credits),
+        "--max-readers",
+        str(readers),
+        "--drain-seconds",
+        "0",
+    ]
     with serving(f"x={root}", *flags) as server:
         warm = ffq.connect(server.url)
         warm.exchange("x").read().read_all()
@@ -145,7 +112,7 @@ def test_a_server_that_is_killed_and_started_anew_gives_exact_rows(root: str, la
         write(root, rows(first, count // 2, width=200), layout=layout)
     local = ffq.Exchange(root)
     flags = ["--max-message-bytes", "100k", "--server-credits", "1m", "--max-readers", "4"]
-    with serving(f"x={root}", *flags) as server:
+    with serving(f"x={root}", *flags, port=free_port()) as server:
         connection = ffq.connect(server.url, retries=60)
         reader = connection.exchange("x").read(target_partition_bytes=2 << 20)
         batches = []

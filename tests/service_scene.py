@@ -1,8 +1,17 @@
-"""What the tests of the service share: rows, exchanges, a raw gRPC caller, memory."""
+"""Helpers of the service's tests: rows, tokens, server processes, a raw gRPC caller, memory."""
 
 from __future__ import annotations
 
+import json
+import os
+import socket
+import subprocess
+import sys
 import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -13,8 +22,11 @@ import pyarrow as pa
 from ffq_spark import Exchange
 from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.options import WriteOptions
+from ffq_spark.service.auth.tokens import new_token
 
 PARTITIONS = 8
+MANY = 2_000
+COMMAND = f"{os.path.dirname(sys.executable)}/ffq-spark"
 
 
 def rows(first: int, count: int, width: int = 8) -> pa.RecordBatch:
@@ -42,6 +54,60 @@ def write(root: str, batch: pa.RecordBatch, mode: str = "append", **options: Any
 
 def sorted_rows(table: pa.Table) -> list[dict[str, Any]]:
     return sorted(table.to_pylist(), key=lambda row: tuple(map(str, row.values())))
+
+
+def token_file(
+    directory: Path, **granted: tuple[list[str], list[str] | None]
+) -> tuple[str, dict[str, str]]:
+    """Write a file of tokens with these scopes and roots; return its path and the secrets."""
+    made = {name: new_token(name, *arguments) for name, arguments in granted.items()}
+    path = directory / "tokens.json"
+    path.write_text(json.dumps([entry for _, entry in made.values()]))
+    path.chmod(0o600)
+    return str(path), {name: secret for name, (secret, _) in made.items()}
+
+
+def until(condition: Callable[[], Any]) -> None:
+    """Wait for a condition; the time-out of the test ends the wait if it never comes."""
+    while not condition():
+        time.sleep(0.01)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class ServerProcess:
+    """`ffq-spark serve` as a process that may be killed and started again."""
+
+    def __init__(self, *arguments: str, port: int = 0) -> None:
+        self._command = [COMMAND, "serve", "--json", "--port", str(port), *arguments]
+        self.start()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(self._command, stdout=subprocess.PIPE)
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, f"the server ended with exit code {self.process.wait()}"
+        self.url = json.loads(line)["url"]
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+@contextmanager
+def serving(*arguments: str, port: int = 0) -> Iterator[ServerProcess]:
+    """Run `ffq-spark serve` while the block runs."""
+    server = ServerProcess(*arguments, port=port)
+    try:
+        yield server
+    finally:
+        server.kill()
 
 
 class Caller:

@@ -1,0 +1,72 @@
+"""Calls are counted, and their errors reach callers without paths or traces."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow.flight as flight
+import pytest
+
+from ffq_spark.errors import StoreFailed, Unavailable
+from ffq_spark.options import ServeOptions
+from ffq_spark.service.auth.access import UNRESTRICTED
+from ffq_spark.service.server.activity import Activity
+from ffq_spark.service.server.calls import CallWrapper
+from ffq_spark.service.server.roots import Roots
+
+CONTEXT = SimpleNamespace(get_middleware=lambda _: SimpleNamespace(access=UNRESTRICTED))
+
+
+@pytest.fixture
+def activity() -> Activity:
+    return Activity.start(ServeOptions(max_readers=1, max_wait=0))
+
+
+@pytest.fixture
+def wrapper(activity: Activity) -> CallWrapper:
+    return CallWrapper(Roots({"x": "/data/secret/x"}), activity)
+
+
+def test_a_call_has_the_access_of_its_caller_and_is_counted(
+    wrapper: CallWrapper, activity: Activity
+) -> None:
+    with wrapper.call("do_get", CONTEXT) as access:
+        assert access is UNRESTRICTED and activity.calls.active == 1
+    assert activity.calls.active == 0
+    assert activity.totals.calls == {("do_get", "OK"): 1}
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "text"),
+    [
+        (StoreFailed("away", path="/data/secret/x/_ffq"), "FFQ_STORE_FAILED", "x/_ffq"),
+        (flight.FlightCancelledError("gone"), "FlightCancelledError", "FFQ_BAD_REQUEST"),
+        (KeyError("/data/secret/x"), "FFQ_ERROR", "see the service's log"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_error_is_counted_and_shows_no_path(
+    wrapper: CallWrapper, activity: Activity, error: Exception, status: str, text: str
+) -> None:
+    with pytest.raises(flight.FlightError, match=text) as caught, wrapper.call("do_get", CONTEXT):
+        raise error
+    assert "secret" not in str(caught.value) and caught.value.__suppress_context__
+    assert activity.totals.calls == {("do_get", status): 1}
+
+
+def test_a_stream_holds_the_slot_of_a_reader_until_it_is_closed(
+    wrapper: CallWrapper, activity: Activity
+) -> None:
+    def numbers() -> Any:
+        with wrapper.stream():
+            yield from range(3)
+
+    reader = numbers()
+    next(reader)
+    assert activity.readers.active == activity.calls.active == 1
+    with pytest.raises(flight.FlightUnavailableError, match="all reader slots"):
+        next(numbers())
+    reader.close()
+    assert activity.readers.active == activity.calls.active == 0
+    assert activity.totals.calls == {("stream", "CLOSED"): 1, ("stream", Unavailable.code): 1}

@@ -1,0 +1,99 @@
+"""Reader slots, waiting, and draining."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from service_scene import rows, until, write
+
+import ffq_spark as ffq
+from ffq_spark.errors import Unavailable
+from ffq_spark.service.server.concurrency import ActiveCalls, ConcurrencyLimit
+
+
+def test_readers_beyond_the_limit_wait_and_are_told_to_come_again(root: str) -> None:
+    write(root, rows(0, 200_000, width=200), partitions=1)
+    options = {"max_readers": 1, "max_wait": 0, "server_credits": 1 << 20}
+    with ffq.serve({"x": root}, port=0, drain_seconds=0, **options) as service:
+        slow = ffq.connect(service.url)
+        reader = slow.exchange("x").read()
+        reader.read_next_batch()
+        with pytest.raises(Unavailable, match=r"all reader slots \(1\) stayed busy"):
+            ffq.connect(service.url, retries=0).exchange("x").read().read_next_batch()
+        assert slow.health()["readers"] == 1
+        # The place is free as soon as the first reader hangs up.
+        slow.close()
+        del reader
+        found = ffq.connect(service.url, retries=12).exchange("x").read().read_all()
+        assert found.num_rows == 200_000
+
+
+def test_while_it_is_emptied_calls_finish_and_new_ones_are_refused(root: str) -> None:
+    write(root, rows(0, 300_000, width=100), partitions=1)
+    service = ffq.serve({"x": root}, port=0, server_credits=1 << 20, max_readers=1)
+    connection = ffq.connect(service.url, retries=0)
+    reader = connection.exchange("x").read()
+    count = reader.read_next_batch().num_rows
+    closed: list[bool] = []
+    closer = threading.Thread(target=lambda: closed.append(service.close(drain=60)))
+    closer.start()
+    until(lambda: service.server.activity.calls.draining)
+    with pytest.raises(Unavailable, match="shutting down"):
+        ffq.connect(service.url, retries=0).exchanges()
+    assert count + sum(batch.num_rows for batch in reader) == 300_000
+    closer.join(60)
+    assert closed == [True]
+
+
+def test_slots_are_given_in_the_order_of_arrival() -> None:
+    limit = ConcurrencyLimit("reader", slots=1, wait_seconds=60)
+    order: list[int] = []
+
+    def wait(number: int) -> None:
+        with limit.slot():
+            order.append(number)
+
+    threads = [threading.Thread(target=wait, args=(number,)) for number in range(5)]
+    with limit.slot():
+        for number, thread in enumerate(threads):
+            thread.start()
+            until(lambda n=number: limit.waiting == n + 1)
+    for thread in threads:
+        thread.join()
+    assert order == [0, 1, 2, 3, 4] and limit.active == limit.waiting == 0
+
+
+def test_a_closed_limit_refuses_those_who_wait_and_those_who_come() -> None:
+    limit = ConcurrencyLimit("reader", slots=1, wait_seconds=60)
+    refused: list[Unavailable] = []
+
+    def wait() -> None:
+        try:
+            with limit.slot():
+                pass
+        except Unavailable as error:
+            refused.append(error)
+
+    thread = threading.Thread(target=wait)
+    with limit.slot():
+        thread.start()
+        until(lambda: limit.waiting == 1)
+        limit.close()
+        thread.join()
+    assert "shutting down" in str(refused[0])
+    with pytest.raises(Unavailable, match="shutting down"), limit.slot():
+        pass
+    assert limit.active == 0
+
+
+def test_draining_refuses_new_calls_and_says_if_the_others_finished() -> None:
+    calls = ActiveCalls()
+    with calls.track():
+        calls.refuse_stopped()
+        assert calls.drain(0) is False
+        with pytest.raises(Unavailable, match="shutting down"):
+            calls.refuse_stopped()
+    assert calls.drain(0) is True
+    with pytest.raises(Unavailable, match="shutting down"), calls.track():
+        pass

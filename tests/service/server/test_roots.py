@@ -1,0 +1,98 @@
+"""Names of roots and exchanges: never paths, and nothing outside the roots."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from pathlib import Path
+
+import pytest
+from pyarrow import flight
+
+import ffq_spark as ffq
+from ffq_spark.errors import (
+    BadOption,
+    BadRequest,
+    ExchangeNotFound,
+    StoreFailed,
+)
+from ffq_spark.service.server.roots import named_roots
+
+
+@pytest.mark.parametrize("roots", [{"results": "/x"}, {"a/b": "/x"}, {"..": "/x"}, {"": "/x"}])
+def test_names_of_roots_are_plain(roots: dict[str, str]) -> None:
+    with pytest.raises(BadOption):
+        ffq.serve(roots, port=0)
+
+
+def test_roots_are_called_by_their_last_name() -> None:
+    assert named_roots(["/a/b/", "s3://x/y", "z=/a/b=c"]) == {
+        "b": "/a/b/",
+        "y": "s3://x/y",
+        "z": "/a/b=c",
+    }
+    for wrong in (["/a/x", "/b/x"], ["/"], ["/a/.."]):
+        with pytest.raises(BadOption):
+            named_roots(wrong)
+
+
+LOGINS = ["grpc://u:PW@127.0.0.1:1", "grpc//u:PW@host:1", "grpc://u:PW@host:x", "u:PW@host"]
+
+
+@pytest.mark.parametrize("url", LOGINS)
+def test_a_login_in_an_address_is_refused_and_not_repeated(url: str) -> None:
+    for ask in (
+        lambda: ffq.connect(url, retries=0).exchanges(),
+        lambda: named_roots([url]),
+        lambda: ffq.serve([url], port=0),
+    ):
+        with pytest.raises(BadOption) as caught:
+            ask()
+        assert "PW" not in "".join(traceback.format_exception_only(caught.value))
+
+
+TRICKS = [
+    *("..", "../other", "lake/..", "lake/../other", "lake/../../etc", "/etc", "lake//a", "lake/"),
+    *("lake/a/..", "lake/%2e%2e", "%2e%2e/other", "lake\\..\\other", "file:///etc", "lake/.hidden"),
+    *("memory://x", "s3://bucket", "lake/a\x00", "lake/a\n", "", ".", "lake/link", "lake/a/b"),
+]
+
+
+@pytest.mark.parametrize("name", TRICKS)
+def test_a_name_that_is_a_path_is_refused(lake: Path, name: str) -> None:
+    (lake / "lake" / "link").symlink_to(lake / "other")
+    with ffq.serve({"lake": str(lake / "lake")}, port=0) as service:
+        connection = ffq.connect(service.url)
+        assert connection.exchanges() == ["lake/a", "lake/b"]
+        with pytest.raises((BadRequest, ExchangeNotFound)):
+            connection.exchange(name).read()
+        body = json.dumps({"kind": "read", "exchange": name}).encode()
+        for descriptor in (
+            flight.FlightDescriptor.for_command(body),
+            flight.FlightDescriptor.for_path(*name.split("/")),
+            flight.FlightDescriptor.for_path(name),
+        ):
+            with pytest.raises(Exception, match=r"FFQ_BAD_REQUEST|FFQ_EXCHANGE_NOT_FOUND"):
+                connection.client.get_flight_info(descriptor)
+
+
+def test_links_inside_an_exchange_do_not_lead_out_of_it(lake: Path) -> None:
+    """Even one that was put where a part or a record belongs."""
+    secret = lake / "secret.ipc"
+    root = lake / "lake" / "a"
+    part = next(root.glob("shuffle/*/*/*/*/part*.ipc"))
+    secret.write_bytes(part.read_bytes())
+    with ffq.serve({"lake": str(lake / "lake")}, port=0) as service:
+        exchange = ffq.connect(service.url).exchange("lake/a")
+        (ticket,) = exchange.tasks()
+        assert sum(batch.num_rows for batch in exchange.read_task(ticket)) == 100
+        part.unlink()
+        part.symlink_to(secret)
+        with pytest.raises(StoreFailed, match="leads out of the root"):
+            list(exchange.read_task(ticket))
+        (lake / "lake" / "b" / "_ffq" / "exchange.json").unlink()
+        (lake / "lake" / "b" / "_ffq" / "exchange.json").symlink_to(
+            lake / "other/_ffq/exchange.json"
+        )
+        with pytest.raises(StoreFailed, match="leads out of the root"):
+            ffq.connect(service.url).exchange("lake/b").read()

@@ -1,0 +1,48 @@
+"""Fixtures of the service's tests: served exchanges, and connections to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# The service and its helpers are imported by the fixtures: all tests load this module.
+import ffq_spark as ffq
+
+
+@pytest.fixture
+def two_steps(root: str) -> ffq.Exchange:
+    from service_scene import MANY, rows, write
+
+    write(root, rows(0, MANY))
+    return write(root, rows(MANY, 100))
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    """A directory of the exchanges a and b, beside another exchange."""
+    from service_scene import rows, write
+
+    for name in ("a", "b"):
+        write(str(tmp_path / "lake" / name), rows(0, 100))
+    write(str(tmp_path / "other"), rows(0, 50))
+    return tmp_path
+
+
+@pytest.fixture
+def connect() -> Iterator[Any]:
+    """A function that serves roots and connects to them. The test's end closes both."""
+    opened: list[Any] = []
+
+    def start(roots: Any, **options: Any) -> Any:
+        service = ffq.serve(roots, **{"port": 0, "drain_seconds": 0, **options})
+        connection = ffq.connect(service.url, retries=0)
+        opened.extend([connection, service])
+        connection.port = service.server.port  # type: ignore[attr-defined]
+        return connection
+
+    yield start
+    for closeable in opened:
+        closeable.close()
