@@ -73,6 +73,7 @@ check: setup
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/python checks/cycles.py
 	@$(BIN)/python checks/dependencies.py
 	@$(BIN)/codespell
 	@$(BIN)/python jars/check.py

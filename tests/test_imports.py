@@ -1,4 +1,4 @@
-"""Importing the package is cheap and needs no Spark, Java or storage client. No import cycles."""
+"""Importing the package is cheap and needs no Spark, Java or storage client."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 
 import ffq_spark
-
-TOP = Path(__file__).parents[1]
 
 
 def python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -86,48 +84,6 @@ print(exchange.lookup(42).to_pylist())
     done = python("-c", script, root, PATH=str(tmp_path), JAVA_HOME="")
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[{'k': 42, 'v': '42'}]"
-
-
-LATE_IMPORT = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    "
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "kept"),
-    [
-        ("import ffq_spark.b.second", "", True),
-        ("import ffq_spark.b.second", "import ffq_spark.a.first", False),
-        ("import ffq_spark.b.second", f"{LATE_IMPORT}import ffq_spark.a.first", False),
-        ("", f"{LATE_IMPORT}import ffq_spark.b.third", True),
-        ("", f"{LATE_IMPORT}import ffq_spark.b.fourth", False),
-    ],
-)
-def test_make_check_finds_import_cycles(
-    tmp_path: Path, first: str, second: str, kept: bool
-) -> None:
-    """Run the contract of setup.cfg on a package of the same name that is made here."""
-    modules = {
-        "__init__": "",
-        "a/__init__": "",
-        "a/first": first,
-        "b/__init__": "",
-        "b/second": second,
-        "b/third": "",
-        "b/fourth": "import ffq_spark.b.second",
-    }
-    for name, text in modules.items():
-        path = tmp_path / "ffq_spark" / f"{name}.py"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    command = [Path(sys.executable).with_name("lint-imports"), "--config", TOP / "setup.cfg"]
-    done = subprocess.run(
-        [*command, "--contract", "acyclic", "--no-cache"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ("1 kept, 0 broken" in done.stdout) == kept, done.stdout
-    assert ("0 kept, 1 broken" in done.stdout) == (not kept), done.stdout
 
 
 def test_all_public_names_exist() -> None:
