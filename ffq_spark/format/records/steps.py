@@ -1,0 +1,102 @@
+"""The records of the step log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ffq_spark.format.records.json_record import JsonRecord
+from ffq_spark.format.records.streams import Offsets, StreamBatch
+from ffq_spark.format.registered import Registered, Run
+
+
+@dataclass(frozen=True)
+class StepBody(JsonRecord):
+    """A step without its number: everything that decides which rows it holds.
+
+    `registered` names one attempt for each map task. A rollback brings back the snapshot as of step
+    `restores`. Each part is sorted by `sort_by`. `rows`, `bytes` and `parts` are sums over the
+    manifest, kept here for listings that do not read it.
+    """
+
+    query: int
+    mode: str
+    stage: int
+    rows: int
+    bytes: int
+    parts: int
+    registered: Registered
+    manifest: str
+    manifest_bytes: int
+    manifest_checksum: int
+    committed_at_ms: int
+    restores: int = 0
+    sort_by: tuple[str, ...] = ()
+    stream: StreamBatch | None = None
+    offsets: Offsets | None = None
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> StepBody:
+        body = super().from_document(document)
+        stream, offsets = document.get("stream"), document.get("offsets")
+        return replace(
+            body,
+            registered=_registered(body.registered),
+            stream=None if stream is None else StreamBatch.from_document(stream),
+            offsets=None if offsets is None else Offsets.from_document(offsets),
+        )
+
+    @property
+    def attempts(self) -> dict[int, int]:
+        """The registered attempt of each map task."""
+        return {
+            map_task: attempt
+            for first, last, attempt in self.registered
+            for map_task in range(first, last + 1)
+        }
+
+
+def _registered(value: Any) -> Registered:
+    if isinstance(value, Registered):
+        return value
+    return Registered(_run(run) for run in value)
+
+
+def _run(run: Any) -> Run:
+    first, last, attempt = (int(number) for number in run)
+    return first, last, attempt
+
+
+@dataclass(frozen=True)
+class StepRecord(JsonRecord):
+    """One entry of the step log. `base` is the first step of the snapshot that ends here."""
+
+    step: int
+    version: int
+    base: int
+    body: StepBody
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> StepRecord:
+        record = super().from_document(document)
+        body = StepBody.from_document(document["body"])
+        extends = body.mode == "append" and record.step > 1
+        if not 1 <= record.base <= record.step - extends:
+            raise ValueError(f"step {record.step} cannot begin at step {record.base}")
+        return replace(record, body=body)
+
+    @classmethod
+    def following(cls, last: StepRecord | None, body: StepBody) -> StepRecord:
+        """Make the next entry of the log: an append extends the version, a replace begins one."""
+        number = last.step + 1 if last else 1
+        if last is None or body.mode == "replace":
+            return cls(number, last.version + 1 if last else 1, number, body)
+        return cls(number, last.version, last.base, body)
+
+
+@dataclass(frozen=True)
+class NewestRecord(JsonRecord):
+    """A step that exists, from which to look for the newest. It is replaced, and may be behind."""
+
+    step: int
