@@ -1,6 +1,6 @@
-"""Makes `spark.read.format("ffqshuffle")` work with no registration call.
+"""Makes `spark.read.format("ffqshuffle")` work without a registration call.
 
-Spark imports every top-level module named `pyspark_*`; one that raises would hide all of them.
+Spark imports every top-level module named `pyspark_*`. If one of them raises, Spark finds none.
 """
 
 try:

@@ -151,6 +151,10 @@ the temporary directory is longer than {SOCKET_DIR_LENGTH} characters. In the se
 set `{SOCKET_DIR}` to a shorter path such as `/tmp`. If you set the variable `PYSPARK_UDS_MODE`,
 the plugin leaves the decision to you.
 
+With Unix sockets Spark's Python daemon prints a traceback that ends with `BrokenPipeError` to
+standard error whenever Spark closes the connection of a worker: after a minute without work, and in
+a task that fails. The message has no effect on results, and plain PySpark prints it as well.
+
 ## The plugin
 
 | setting | value | what it does | without it | your other jobs |
