@@ -1,8 +1,10 @@
-"""The service beside a plain pyarrow Flight server that streams the same batches from memory.
+"""Compare the service with a pyarrow Flight server that streams the same batches from memory.
 
-python benchmarks/service.py [--rows N] [--rounds N]     target: at least 0.7 of the plain server
+python benchmarks/service.py [--rows N] [--rounds N]
 
-Both are processes of their own on loopback, read in turns by one client, after one warm-up each.
+Target: at least 0.7 of the throughput of the plain server.
+
+Both servers are processes on loopback. One client reads from them in turns, after one warm-up each.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ TARGET = 0.7
 PARTITIONS = 64
 
 
-class Plain(flight.FlightServerBase):  # type: ignore[misc]
-    """Batches from memory, and nothing else."""
+class PlainServer(flight.FlightServerBase):  # type: ignore[misc]
+    """Stream batches from memory, without tickets, checks or limits."""
 
     def __init__(self, root: str) -> None:
         super().__init__("grpc+tcp://127.0.0.1:0")
@@ -40,19 +42,22 @@ class Plain(flight.FlightServerBase):  # type: ignore[misc]
         return flight.GeneratorStream(self._schema, iter(self._batches))
 
 
-def plain(root: str) -> None:
-    server = Plain(root)
+def serve_plain(root: str) -> None:
+    """Run the plain server in this process, and print its URL."""
+    server = PlainServer(root)
     print(json.dumps({"url": f"grpc+tcp://127.0.0.1:{server.port}"}), flush=True)
     server.serve()
 
 
 def start(*command: str) -> tuple[subprocess.Popen[bytes], str]:
+    """Start a server process and return it with its URL."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert process.stdout is not None
     return process, json.loads(process.stdout.readline())["url"]
 
 
-def seconds(client: flight.FlightClient, tickets: list[bytes], rows: int) -> float:
+def read_seconds(client: flight.FlightClient, tickets: list[bytes], rows: int) -> float:
+    """Read all tickets, check the number of rows, and return the seconds taken."""
     started = time.perf_counter()
     count = sum(chunk.data.num_rows for t in tickets for chunk in client.do_get(flight.Ticket(t)))
     assert count == rows
@@ -64,12 +69,12 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--plain", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.plain:
-        plain(given.plain)
+    arguments = parser.parse_args()
+    if arguments.plain:
+        serve_plain(arguments.plain)
         return
     with tempfile.TemporaryDirectory(prefix="ffq-bench-") as root:
-        numbers = np.arange(given.rows)
+        numbers = np.arange(arguments.rows)
         batch = pa.record_batch({"id": numbers, "a": numbers * 1.5, "b": numbers % 1000})
         options = WriteOptions(keys=("id",), partitions=PARTITIONS)
         write_batches(root, batch_slices(batch), options=options)
@@ -81,18 +86,18 @@ def main() -> None:
             with ffq.connect(our_url) as connection, flight.FlightClient(their_url) as other:
                 tickets = connection.exchange("x").tasks()
                 times: dict[str, list[float]] = {"service": [], "plain": []}
-                for number in range(given.rounds + 1):
-                    for name, client, asked in (
+                for number in range(arguments.rounds + 1):
+                    for name, client, requests in (
                         ("service", connection.client, tickets),
                         ("plain", other, [b"x"]),
                     ):
-                        taken = seconds(client, asked, given.rows)
+                        taken = read_seconds(client, requests, arguments.rows)
                         times[name] += [taken] if number else []
         finally:
             for process in (ours, theirs):
                 process.kill()
                 process.wait()
-    rates = {name: size / statistics.median(found) / 1e6 for name, found in times.items()}
+    rates = {name: size / statistics.median(taken) / 1e6 for name, taken in times.items()}
     for name, rate in rates.items():
         spread = f"{min(times[name]):.2f} to {max(times[name]):.2f} s"
         print(f"{name:8} {rate:8.0f} MB/s   {spread} for {size / 1e6:.0f} MB")

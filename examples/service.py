@@ -1,4 +1,4 @@
-"""DuckDB, Polars and pandas over one exchange: through the service, and straight from its files.
+"""Read one exchange with DuckDB, Polars and pandas: through the service, and from its files.
 
 python examples/service.py
 """
@@ -18,6 +18,7 @@ ROWS = 100_000
 
 
 def best_customer(rows: pa.RecordBatchReader) -> tuple[int, float]:
+    """Return the customer with the largest sum of amounts, and the sum."""
     connection = duckdb.connect()
     connection.register("orders", rows)
     sql = "select customer, round(sum(amount)) from orders group by 1 order by 2 desc limit 1"
