@@ -9,7 +9,7 @@ A run may be repeated, interrupted, or made by two processes at once.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -92,14 +92,17 @@ def collect_garbage(
 
 
 def _has_records(store: Store) -> bool:
-    # The format's record is created before all others, so it is read after they are listed.
-    opened, _ = _queries(store)
-    path = store.url(paths.FORMAT)
-    format = Ledger(store).format()
+    ledger = Ledger(store)
+    format = ledger.format()
+    if format is None:
+        # The format's record is created before all others: look for it again after they are listed.
+        opened, _ = _queries(store)
+        format = ledger.format()
+        if format is None and opened:
+            message = "query records exist, but the record of the format is missing"
+            raise CorruptRecord(message, path=store.url(paths.FORMAT))
     if format is not None:
-        format.check_writer(path)
-    elif opened:
-        raise CorruptRecord("query records exist, but the record of the format is gone", path=path)
+        format.check_writer(store.url(paths.FORMAT))
     return format is not None
 
 
@@ -142,7 +145,8 @@ class _GcRun:
         for task in map_tasks(self._store, queries):
             with self._problems_of("map task {2} of query {0}, stage {1}".format(*task)):
                 stale = choose(self._store, task, self._ttl_ms, self._now, self._report)
-                yield from self._delete(d for id in stale for d in self._store.tree(id.directory))
+                directories = (d for id in stale for d in self._store.tree(id.directory))
+                yield from delete_directories(self._store, directories, self._report)
 
     @contextmanager
     def _problems_of(self, subject: str) -> Iterator[None]:
@@ -188,8 +192,8 @@ class _GcRun:
             return
         files_before = self._report.files
         is_registered = stored.registered_in(outcome.step)
-        directory = f"{paths.DATA}/{outcome.query}"
-        yield from self._delete(self._store.tree(directory, skip=is_registered))
+        stale = self._store.tree(f"{paths.DATA}/{outcome.query}", skip=is_registered)
+        yield from delete_directories(self._store, stale, self._report)
         if claim is Claim.WON and self._report.files == files_before:
             self._rechecks.postpone(outcome.query, outcome.at_ms)
 
@@ -205,12 +209,10 @@ class _GcRun:
     def _is_old(self, moment: int) -> bool:
         return moment + self._ttl_ms <= self._now
 
-    def _delete(self, directories: Iterable[Directory]) -> Iterator[str]:
-        return delete_directories(self._store, directories, self._report)
-
     def _delete_query(self, query: int) -> Iterator[str]:
         """Delete all data of a query without a step, and its manifest."""
-        yield from self._delete(self._store.tree(f"{paths.DATA}/{query}"))
+        directories = self._store.tree(f"{paths.DATA}/{query}")
+        yield from delete_directories(self._store, directories, self._report)
         manifest = paths.manifest(query)
         data = self._store.read_optional(manifest)
         if data is not None:
@@ -230,7 +232,8 @@ class _GcRun:
             expirable = retention.expirable_steps(self._store, before)
             steps = [step for step in expirable if step.step in marked]
         for step in steps:
-            yield from self._delete(self._registered_directories(step.body))
+            directories = self._registered_directories(step.body)
+            yield from delete_directories(self._store, directories, self._report)
             # The manifest goes last: while it exists, the next run finishes an interrupted expiry.
             delete_file(self._store, step.body.manifest, step.body.manifest_bytes, self._report)
             self._report.expired.append(step.step)
