@@ -115,7 +115,7 @@ def _piece_lengths(message: memoryview, counts: Sequence[int]) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Directory:
+class ColumnDirectory:
     """The pieces of a part: the schema, then of each batch its head and its columns.
 
     Plain numbers: most parts have few pieces, of which many parts are looked at.
@@ -127,7 +127,7 @@ class Directory:
     columns: int
 
     @classmethod
-    def decode(cls, tail: memoryview, columns: int, size: int) -> Directory:
+    def decode(cls, tail: memoryview, columns: int, size: int) -> ColumnDirectory:
         """The directory in the tail of a part of `size` bytes; ValueError if it cannot be."""
         packed = base64.b64decode(metadata_value(tail, KEY), validate=True)
         count, rest = divmod(len(packed), _PAIR.size)
@@ -152,7 +152,7 @@ class Directory:
 
         A column may have no bytes in a batch; then there is nothing to need.
 
-        >>> directory = Directory((0, 8, 16, 24, 32, 40, 48, 48), (0,) * 7, columns=2)
+        >>> directory = ColumnDirectory((0, 8, 16, 24, 32, 40, 48, 48), (0,) * 7, columns=2)
         >>> directory.pieces([1])
         [0, 1, 3, 4]
         """

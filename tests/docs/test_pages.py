@@ -131,3 +131,11 @@ def test_paths_of_the_repository_exist(page: str) -> None:
     for code in INLINE_CODE.findall(CODE_BLOCK.sub("", text_of(page))):
         if re.fullmatch(rf"({directories})/[\w./*-]*", code):
             assert list(TOP.glob(code)), code
+
+
+def test_classes_and_functions_of_the_glossary_exist() -> None:
+    source = "\n".join(path.read_text() for path in (TOP / "ffq_spark").rglob("*.py"))
+    terms = re.findall(r"^\| [^|`]+ \(`(\w+)`\) \|", text_of("docs/architecture.md"), re.MULTILINE)
+    assert "LogCheckpoint" in terms
+    for term in terms:
+        assert re.search(rf"^(class|def) {term}\b", source, re.MULTILINE), term

@@ -13,7 +13,7 @@ import pytest
 from ffq_spark.format.columns import (
     KEY,
     LEAST_BATCH_BYTES,
-    Directory,
+    ColumnDirectory,
     DirectoryWriter,
     buffer_counts,
 )
@@ -58,7 +58,7 @@ def test_without_its_directory_a_part_is_what_arrow_writes() -> None:
 
 def test_the_directory_tells_each_piece() -> None:
     part, tail = encoded("none", [BATCH, BATCH])
-    found = Directory.decode(memoryview(part)[-tail:], 3, len(part))
+    found = ColumnDirectory.decode(memoryview(part)[-tail:], 3, len(part))
     assert list(found.heads) == [1, 5] and found.bounds[-1] == len(part) - tail
     for piece, (start, end) in enumerate(pairwise(found.bounds)):
         assert found.is_true(piece, memoryview(part)[start:end])
@@ -122,10 +122,10 @@ def test_a_directory_that_cannot_be_is_refused(lengths: list[int]) -> None:
     for given, is_right in (([8, 8, 8, 8, 8], True), (lengths, False)):
         tail = tail_with(*((length, 0) for length in given))
         if is_right:
-            assert Directory.decode(tail, 3, 40 + len(tail)).pieces([1]) == [0, 1, 3]
+            assert ColumnDirectory.decode(tail, 3, 40 + len(tail)).pieces([1]) == [0, 1, 3]
         else:
             with pytest.raises(ValueError):
-                Directory.decode(tail, 3, 40 + len(tail))
+                ColumnDirectory.decode(tail, 3, 40 + len(tail))
 
 
 def test_a_tail_without_a_directory_is_refused() -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ffq_spark.errors import CorruptPart
 from ffq_spark.exchange.read.part import Part
-from ffq_spark.format.columns import Directory, buffer_counts, move_columns
+from ffq_spark.format.columns import ColumnDirectory, buffer_counts, move_columns
 from ffq_spark.format.payload import checksum
 
 
@@ -82,11 +82,13 @@ class Selection:
         return ColumnRanges(part, spans, tail, directory, pieces, tuple(self._counts))
 
 
-def _directory(part: Part, tail: pa.Buffer, columns: int, path: str, verify: str) -> Directory:
+def _directory(
+    part: Part, tail: pa.Buffer, columns: int, path: str, verify: str
+) -> ColumnDirectory:
     if verify == "full" and checksum(tail) != part.tail_checksum:
         raise CorruptPart("checksum mismatch in the column directory", path=path)
     try:
-        return Directory.decode(memoryview(tail), columns, part.bytes)
+        return ColumnDirectory.decode(memoryview(tail), columns, part.bytes)
     except ValueError as error:
         raise CorruptPart(f"not a readable column directory: {error}", path=path) from error
 
@@ -133,7 +135,7 @@ class ColumnRanges:
     needed: list[tuple[int, int]]
     """Spans of the part's bytes, each from one position in the part to another."""
     tail: pa.Buffer
-    directory: Directory
+    directory: ColumnDirectory
     pieces: list[int]
     buffer_counts: tuple[int, ...]
 
