@@ -1,8 +1,8 @@
-"""Parts and batches that are larger than what may be held.
+"""Read parts and batches that are larger than the memory a reader may use.
 
-A part is read twice in pieces, see `part_file`, and cut into streams of one batch each. A batch
-that is too large is on local disk, and its rows are taken from there in slices. Buffers that are
-compressed have to be in memory once: one column of one batch, and of one reader at a time.
+A large part is read twice in pieces, see `part_file`, and cut into streams of one batch each. A
+large batch goes to local disk, and its rows are sliced from there. Compressed buffers have to be in
+memory once: one column of one batch, of one reader at a time.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from ffq_spark.store import ReadTotals, Store
 
 @dataclass(frozen=True)
 class Limits:
-    """What a read may hold."""
+    """The memory that a read may use."""
 
     part_bytes: int
-    """The largest part that is held whole; batches may have half of it."""
+    """The largest part that is held in memory whole; a batch may have half of it."""
     loading: AbstractContextManager[Any] = field(default_factory=nullcontext)
-    """What is held while a column that is too large is in memory: a lock lets in one at a time."""
+    """Entered while a column above the limit is in memory: a lock admits one reader at a time."""
 
     @property
     def batch_bytes(self) -> int:
         return max(1, self.part_bytes // 2)
 
     def piece_bytes(self, store: Store) -> int:
-        """How much of a large part is read at once: elsewhere each request takes its time."""
+        """Return the bytes of a large part to read at once: remote requests should be few."""
         return PIECE_BYTES if store.is_local else max(PIECE_BYTES, self.part_bytes // 2)
 
 
@@ -64,9 +64,9 @@ def read_bounded(
     output: pa.Schema | None = None,
     totals: ReadTotals | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of these parts, verified in full, within these limits.
+    """Read the rows of parts within limits, each part verified in full.
 
-    The order of rows depends on the parts alone, so that a read can go on where another ended.
+    The order of rows depends on the parts alone, so a read can go on where another one ended.
     """
     shape = RowShape(schema, output or schema, local=store.is_local)
     totals = totals or ReadTotals()
@@ -88,9 +88,9 @@ def read_bounded(
 def read_large_part(
     store: Store, part: Part, decoder: Decoder, limits: Limits, checked: Checked | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a part of any size, verified in full before the first is given.
+    """Read the rows of a part of any size, verified in full before the first row.
 
-    One that was `checked` is not read a second time, and is as it was then.
+    A part that was `checked` before is not checked again; its bytes must still be the same.
     """
     checked = checked or check_part(store, part, limits.piece_bytes(store))
     source = PartBytes(store, part, checked)
@@ -100,7 +100,7 @@ def read_large_part(
 def _held_batches(
     data: pa.Buffer, part: Part, path: str, decoder: Decoder, limits: Limits
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a part that is in memory: what is small when compressed may be large."""
+    """Decode a part that is in memory; its compressed batches may exceed the limits."""
     if payload.is_compressed(data):
         return _batches(HeldBytes(data, path), part, path, decoder, limits)
     return decode_part(decoder, part, data, path)
@@ -123,7 +123,7 @@ def _batches(
 def _loaded(
     stream: Stream, path: str, decoder: Decoder, limits: Limits, *, full: bool
 ) -> Iterator[tuple[pa.RecordBatch, Spilled | None]]:
-    """The batches of a stream, validated, and where on disk they lie, if they do."""
+    """Decode and validate the batches of a stream; return each with its file if it is on disk."""
     if stream.unpacked_bytes > limits.batch_bytes:
         yield _spilled_columns(stream, path, decoder, limits, full=full)
         return
@@ -132,21 +132,21 @@ def _loaded(
         yield batch, stream.spilled
 
 
-def _validate(batch: pa.RecordBatch, path: str, place: Spilled | None, *, full: bool) -> None:
-    """Refuse a batch that is not what it says: before that, not even its size may be asked for.
+def _validate(batch: pa.RecordBatch, path: str, spilled: Spilled | None, *, full: bool) -> None:
+    """Validate a batch, before which not even its size may be computed.
 
-    A column at a time, so that no more of what lies on disk is in memory.
+    Each column is validated by itself, so that no more of a spilled batch is in memory.
     """
     for number in range(batch.num_columns):
         validate(batch.select([number]), path, full=full)
-        if place:
-            place.forget()
+        if spilled:
+            spilled.forget()
 
 
 def _spilled_columns(
     stream: Stream, path: str, decoder: Decoder, limits: Limits, *, full: bool
 ) -> tuple[pa.RecordBatch, Spilled]:
-    """A compressed batch, unpacked on disk a column at a time, all in one file."""
+    """Decompress a batch to one file on disk, a column at a time."""
     starts: list[int] = []
 
     def fill(file: SpillFile) -> None:
@@ -175,14 +175,14 @@ def _validated(
 
 
 def _copied(batch: pa.RecordBatch, place: Spilled) -> pa.RecordBatch:
-    """A slice in memory of its own: pages of a file count whole, with their neighbours."""
+    """Copy a slice from its file into memory: mapped pages would hold their neighbours too."""
     copy = pa.ipc.read_record_batch(batch.serialize(), batch.schema)
     place.forget()
     return copy
 
 
 def _bounds(large: NDArray[np.bool_]) -> list[int]:
-    """Where runs of parts begin, and the end: a large part is one, neighbours that are not one.
+    """Return the bounds of runs of parts: each large part is a run, and so are small neighbours.
 
     >>> _bounds(np.array([False, False, True, True, False]))
     [0, 2, 3, 4, 5]
@@ -192,7 +192,7 @@ def _bounds(large: NDArray[np.bool_]) -> list[int]:
 
 
 def _by_file(parts: pa.Table) -> pa.Table:
-    """The parts of one file together, in the order they lie in it; files as they first appear."""
+    """Order parts by file and offset; files come in the order of their first part."""
     if not parts.num_rows:
         return parts
     codes = parts["file"].combine_chunks().dictionary_encode().indices.to_numpy()

@@ -1,4 +1,4 @@
-"""One part of one attempt, as FFQ's FetchShufflePartition asks for it."""
+"""Find one part of one attempt, as FFQ's FetchShufflePartition requests it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from ffq_spark.format.paths import AttemptId
 from ffq_spark.format.records import StepBody
 from ffq_spark.store import Store
 
-# Whoever fetches one part of a step fetches the others, too.
+# Clients usually fetch all parts of a step, so its manifest is cached.
 _REMEMBERED = 2
 _manifests: OrderedDict[tuple[str, int], pa.Table] = OrderedDict()
 _lock = threading.Lock()
 
 
 def registered_part(store: Store, id: AttemptId, reduce: int) -> Part:
-    """One part of an attempt that may be fetched: 0 means the latest.
+    """Find a part of the attempt that counts; attempt 0 means the latest.
 
-    What was committed of it is known from the manifest, its frames from the index.
+    Its size and checksum come from the manifest, its frames from the index.
     """
     ledger = Ledger(store)
     outcome = ledger.outcome(id.query)
@@ -46,7 +46,7 @@ def registered_part(store: Store, id: AttemptId, reduce: int) -> Part:
 
 
 def _committed(store: Store, step: StepBody, id: AttemptId) -> pa.Table:
-    """The parts of an attempt by the step's manifest, which never changes."""
+    """List the parts of an attempt in the step's manifest, which never changes."""
     path = store.url(step.manifest)
     known = path, step.manifest_checksum
     with _lock:

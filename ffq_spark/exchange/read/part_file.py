@@ -1,7 +1,7 @@
-"""A part that is too large to be held: compared with the manifest, then read again in pieces.
+"""Read a part in pieces: compare it with the manifest first, then read it again.
 
-The first reading keeps a checksum of every piece. The second compares each piece before it is used,
-so that a file that changes in between is an error before any of it is given out.
+The first reading keeps a checksum of every piece. The second one compares each piece before it is
+used, so a file that changes in between is an error before any changed byte is used.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NOTHING: tuple[int, pa.Buffer] = (-1, pa.py_buffer(b""))
 
 @dataclass(frozen=True)
 class Checked:
-    """A part's checksum, and those of its pieces."""
+    """The checksums of a part and of its pieces."""
 
     digest: int
     pieces: array[int]
@@ -34,7 +34,7 @@ class Checked:
 
 
 def check_part(store: Store, part: Part, piece_bytes: int = PIECE_BYTES) -> Checked:
-    """Read a part, a piece at a time, and compare all of it with what was committed."""
+    """Read a part piece by piece and compare its size and checksums with the manifest."""
     path = store.url(part.file)
     sums = ChunkSums(part.chunks, part.bytes, path) if part.chunks else None
     whole, pieces = xxhash.xxh3_64(), array("Q")
@@ -60,28 +60,28 @@ def _piece(store: Store, part: Part, start: int, piece_bytes: int) -> pa.Buffer:
 
 
 class Bytes(Protocol):
-    """Bytes in order, of which some are taken at a time."""
+    """A source of bytes that are taken in order."""
 
     left: int
 
     def pieces(self, size: int) -> Iterator[pa.Buffer]:
-        """The next `size` bytes, in pieces; at once an error, if there are not so many."""
+        """Return the next `size` bytes in pieces; raise CorruptPart at once if fewer are left."""
         ...
 
 
 def take(source: Bytes, size: int) -> bytearray:
-    """The next `size` bytes, together."""
-    # Asked for first: what damage takes for a size may not fit into memory.
+    """Return the next `size` bytes in one piece."""
+    # This checks the size, which damage may have made too large for memory.
     pieces = source.pieces(size)
-    found, place = bytearray(size), 0
+    data, position = bytearray(size), 0
     for piece in pieces:
-        found[place : place + len(piece)] = memoryview(piece)
-        place += len(piece)
-    return found
+        data[position : position + len(piece)] = memoryview(piece)
+        position += len(piece)
+    return data
 
 
 class PartBytes:
-    """The bytes of a part on storage, from `start` on, each piece as it was when it was checked."""
+    """The bytes of a checked part on storage, from `start` on."""
 
     def __init__(self, store: Store, part: Part, checked: Checked, start: int = 0) -> None:
         self._store = store
@@ -93,7 +93,7 @@ class PartBytes:
 
     def pieces(self, size: int) -> Iterator[pa.Buffer]:
         if size > self.left:
-            raise CorruptPart("a batch is cut", path=self._store.url(self._part.file))
+            raise CorruptPart("the part ends inside a batch", path=self._store.url(self._part.file))
         self.left -= size
         return self._until(self._position + size)
 
@@ -106,7 +106,7 @@ class PartBytes:
 
     def _same(self, number: int) -> pa.Buffer:
         if self._held[0] != number:
-            # No two pieces are held at once.
+            # Released first, so that two pieces are never held.
             self._held = _NOTHING
             size = self._checked.piece_bytes
             data = _piece(self._store, self._part, number * size, size)
@@ -118,7 +118,7 @@ class PartBytes:
 
 
 class HeldBytes:
-    """Bytes that are in memory.
+    """Bytes in memory.
 
     >>> held = HeldBytes(pa.py_buffer(b"abc"), "part-0.ipc")
     >>> bytes(take(held, 2)), held.left
@@ -132,7 +132,7 @@ class HeldBytes:
 
     def pieces(self, size: int) -> Iterator[pa.Buffer]:
         if size > self.left:
-            raise CorruptPart("a batch is cut", path=self._path)
+            raise CorruptPart("the part ends inside a batch", path=self._path)
         start = len(self._data) - self.left
         self.left -= size
         return iter((self._data[start : start + size],))

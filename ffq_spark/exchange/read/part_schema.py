@@ -1,4 +1,4 @@
-"""The columns of a part, from its first bytes alone: a part may be of any size."""
+"""Read the schema of a part from its first bytes, since a part may have any size."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ffq_spark.format import frames, payload
 from ffq_spark.format.messages import MARKER, PREFIX
 from ffq_spark.store import Store
 
-# So much is fetched at a time: most schemas are shorter.
+# Bytes per request: most schemas are shorter.
 _FETCHED = 64 << 10
-# A schema of more bytes is a length that damage made up.
+# No schema is longer: a larger length is damage.
 _LONGEST = 64 << 20
 
 
 def part_schema(store: Store, part: Part) -> pa.Schema:
-    """The columns that a part says it has. Whoever reads its rows verifies them."""
+    """Read the schema that a part declares; it is verified when the rows are read."""
     path = store.url(part.file)
     try:
         return payload.decode_schema(pa.py_buffer(_first_message(store, part, path)), path)
@@ -49,7 +49,7 @@ def _first_message(store: Store, part: Part, path: str) -> bytes:
 
 
 class _Start(io.RawIOBase):
-    """The bytes of a part as they are asked for."""
+    """A raw stream over the bytes of a part."""
 
     def __init__(self, store: Store, part: Part) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""The bytes of a part cut into Arrow streams of a batch each; a large one goes to local disk."""
+"""Cut the bytes of a part into Arrow streams of one batch each; large ones go to local disk."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from ffq_spark.format.messages import MARKER, PREFIX, Description, describe
 
 @dataclass(frozen=True)
 class Stream:
-    """An Arrow stream, or one of FFQ's frames around one, as bytes."""
+    """The bytes of an Arrow stream, or of an FFQ frame around one."""
 
     data: pa.Buffer
     unpacked_bytes: int = 0
-    """What its buffers take in memory, if they are compressed."""
+    """The bytes of its compressed buffers once they are decompressed."""
     spilled: Spilled | None = None
 
 
 def cut(source: Bytes, limit: int, path: str) -> Iterator[Stream]:
-    """The streams of a part, of which those above `limit` bytes are never in memory.
+    """Cut a part into streams; a stream above `limit` bytes is spilled to local disk.
 
     >>> from ffq_spark.exchange.read.part_file import HeldBytes
     >>> batch = pa.record_batch({"a": [1, 2]})
@@ -56,7 +56,7 @@ def _messages(source: Bytes, start: bytearray, limit: int, path: str) -> Iterato
         if described.is_batch:
             yield _stream(opening + start, source, described, limit, path)
         else:
-            # The schema, without which no batch can be read.
+            # The schema precedes every batch.
             opening += start + take(source, described.body_bytes)
         if not source.left:
             return
@@ -69,7 +69,7 @@ def _described(data: bytes, path: str) -> Description:
     except ValueError as error:
         raise CorruptPart(f"not a readable Arrow stream: {error}", path=path) from error
     if described.body_bytes < 0:
-        raise CorruptPart("not a readable Arrow stream: no length", path=path)
+        raise CorruptPart("not a readable Arrow stream: a message has no body length", path=path)
     return described
 
 
@@ -113,16 +113,16 @@ def _unpacked(body: Spilled, codec: str, length: int, path: str) -> Spilled:
     if codec == "none":
         return body
     try:
-        found = Spilled.of_pieces(_inflated(body, codec))
+        spilled = Spilled.of_pieces(_inflated(body, codec))
     except FfqError:
-        # Of the disk; the bytes are not to blame.
+        # An error of the disk, not of the bytes.
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
         raise CorruptPart(f"not a readable {codec} frame: {error}", path=path) from error
-    if len(found.data) != length:
-        told = f"{len(found.data)} bytes in a frame of {length}"
-        raise CorruptPart(told, path=path)
-    return found
+    if len(spilled.data) != length:
+        message = f"{len(spilled.data)} bytes in a frame of {length}"
+        raise CorruptPart(message, path=path)
+    return spilled
 
 
 def _inflated(body: Spilled, codec: str) -> Iterator[bytes]:

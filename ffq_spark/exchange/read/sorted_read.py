@@ -1,7 +1,7 @@
-"""Reading sorted parts as one sorted stream, in bounded memory.
+"""Merge sorted parts to one sorted stream in bounded memory.
 
-Every part is a run. A part is verified as a whole before a row of it is given out, so all parts of
-a partition are fetched first: into memory as far as the limit allows, else to local disk.
+Every part is a run. A part is verified as a whole before its first row, so all parts of a partition
+are fetched first: into memory if they fit, else to local disk.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ffq_spark.options import ReadOptions
 from ffq_spark.store import ReadTotals, Store
 
 IN_MEMORY = 128 << 20
-# Of each run one or two batches are in hand.
+# All runs together hold about this many rows.
 _ROWS_IN_HAND = 1 << 16
 
 
@@ -37,7 +37,7 @@ def read_sorted(
     totals: ReadTotals | None = None,
     in_memory: int = IN_MEMORY,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of parts that are each sorted by `order`, in that order."""
+    """Read the rows of parts that are each sorted by `order`, in that order."""
     output = output or schema
     by_order = [schema.field(name) for name in order if name not in output.names]
     shape = RowShape(schema, pa.schema([*output, *by_order]), local=store.is_local)
@@ -64,7 +64,7 @@ def read_sorted(
 def _merged(
     runs: list[Iterator[pa.RecordBatch]], order: Sequence[str], *, at_once: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Few rows are merged in one round, a sort that finds the runs, in a third of the time."""
+    """Merge runs; few rows are sorted at once, which takes a third of the time."""
     if at_once and len(runs) > 1:
         return sort_rows(chain.from_iterable(runs), order, stable=True)
     return merge_sorted(runs, order)
@@ -80,7 +80,7 @@ def _run(
 
 
 def _on_disk(fetched: Iterable[tuple[Part, pa.Buffer]]) -> list[tuple[Part, pa.Buffer]]:
-    """Parts in one file: with a file for each, thousands would each hold a descriptor."""
+    """Spill all parts to one file: a file for each would need thousands of descriptors."""
     parts: list[Part] = []
     ends = [0]
 
@@ -90,6 +90,7 @@ def _on_disk(fetched: Iterable[tuple[Part, pa.Buffer]]) -> list[tuple[Part, pa.B
             ends.append(ends[-1] + data.size)
             yield data
 
-    kept = Spilled.of_pieces(pieces()).data
-    places = pairwise(ends)
-    return [(part, kept[start:end]) for part, (start, end) in zip(parts, places, strict=True)]
+    spilled = Spilled.of_pieces(pieces()).data
+    return [
+        (part, spilled[start:end]) for part, (start, end) in zip(parts, pairwise(ends), strict=True)
+    ]

@@ -1,8 +1,8 @@
-"""Requests, bytes and dollars of a write and of a full read, before they run: a scale model.
+"""Estimate requests, bytes and dollars of a write and of a full read before they run.
 
-The model is what the code does. It takes all parts for equal in size, and every map task for one
-that has rows of every partition. What the plugin asks of storage while a job runs (leases,
-attempts, cancel requests) goes by time, not by data, and is left out.
+The model follows the code. It assumes that all parts are equal in size and that every map task has
+rows of every partition. Requests of the plugin while a job runs (leases, attempts, cancel requests)
+depend on time, not on data, and are left out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ffq_spark.store.multipart import BLOCKS_AT_ONCE, PART_BYTES
 
 LAYOUTS = ("parts", "packed")
 LEAST_PART_BYTES = 256
-"""No part is smaller: an Arrow stream names its columns."""
+"""The size of the smallest part: an Arrow stream names its columns."""
 
 _JOINED_BYTES = ReadOptions.credits // RANGES_AT_ONCE
 _INDEX_FILES = 2
@@ -41,7 +41,7 @@ class Prices:
 
 @dataclass(frozen=True)
 class Requests:
-    """Requests by price: PUT (with POST), GET (with HEAD), LIST as much as PUT, DELETE nothing."""
+    """Numbers of requests by price: PUT and POST, GET and HEAD, LIST (as PUT), DELETE (free)."""
 
     put: int = 0
     get: int = 0
@@ -65,19 +65,19 @@ class Requests:
 
 
 WRITE_RECORDS = Requests(put=9, get=12, list=9, delete=2)
-"""What the driver asks for around one write, at most: the first write to a root needs the most.
+"""The most requests of the driver around one write, which the first write to a root needs.
 
-The probe of create-once, the records of format, query, exchange, manifest, pending, outcome and
-step, and looking for what is there already.
+They are for the probe of create-once, the records of format, query, exchange, manifest, pending,
+outcome and step, and for looking up what exists already.
 """
 
 READ_RECORDS = Requests(get=12, list=3)
-"""What the driver asks for to plan a read of one step, at most: the log, the step, the manifest."""
+"""The most requests of the driver to plan a read of one step: the log, the step, the manifest."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A write of one step and how it will be read."""
+    """The size of a step to write, and how it will be read."""
 
     maps: int
     partitions: int
@@ -88,18 +88,21 @@ class Shape:
 
     def __post_init__(self) -> None:
         if self.layout not in LAYOUTS:
-            raise BadOption(f"{self.layout!r} is none of {', '.join(LAYOUTS)}", option="layout")
+            raise BadOption(
+                f"layout={self.layout!r} must be one of: {', '.join(LAYOUTS)}", option="layout"
+            )
         for name in ("maps", "partitions", "target_partition_bytes"):
             if getattr(self, name) < 1:
-                raise BadOption("there must be at least one", option=name)
+                raise BadOption(f"{name}={getattr(self, name)} must be at least 1", option=name)
         if self.partitions > MAX_PARTITIONS:
-            raise BadOption(f"at most {MAX_PARTITIONS} are possible", option="partitions")
+            message = f"partitions={self.partitions} must be at most {MAX_PARTITIONS}"
+            raise BadOption(message, option="partitions")
         if self.tasks < 0:
-            raise BadOption("0 lets the planner decide", option="tasks")
+            message = f"tasks={self.tasks} must be at least 1, or 0 to let the planner decide"
+            raise BadOption(message, option="tasks")
         if self.bytes < self.parts * LEAST_PART_BYTES:
-            message = (
-                f"{self.bytes} bytes in {self.parts} parts: each has {LEAST_PART_BYTES} or more"
-            )
+            least = f"{self.parts} parts of at least {LEAST_PART_BYTES} bytes"
+            message = f"{self.bytes} bytes are too few for {least}"
             raise BadOption(f"{message}; take fewer map tasks or partitions", option="bytes")
 
     @property
@@ -112,7 +115,7 @@ class Shape:
 
     @property
     def task_bytes(self) -> int:
-        """The `targetPartitionBytes` of the read: as given, or what makes so many equal tasks."""
+        """The `targetPartitionBytes` of the read: as given, or for the given number of tasks."""
         if not self.tasks:
             return self.target_partition_bytes
         if self.tasks > self.partitions:
@@ -122,7 +125,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What one write and one full read of a shape ask of an object store."""
+    """The requests of one write and one full read of a shape to an object store."""
 
     shape: Shape
     objects: int
@@ -149,10 +152,10 @@ class Estimate:
 
 
 def estimate(shape: Shape) -> Estimate:
-    """The requests and bytes of a shape.
+    """Estimate the requests and bytes of a shape.
 
     >>> both = [estimate(Shape(2000, 2000, 1 << 40, layout)) for layout in LAYOUTS]
-    >>> [found.write_data.put for found in both]
+    >>> [each.write_data.put for each in both]
     [4004000, 74000]
     """
     packed = shape.layout == "packed"
@@ -162,20 +165,20 @@ def estimate(shape: Shape) -> Estimate:
     index_bytes = _INDEX_BYTES + shape.partitions * a_part
     uploads = data_objects * upload_requests(object_bytes)
     indexes = shape.maps * _INDEX_FILES * upload_requests(index_bytes)
-    groups = _groups(shape)
+    tasks = _tasks(shape)
     return Estimate(
         shape=shape,
         objects=data_objects + shape.maps * _INDEX_FILES + _RECORDS,
-        read_tasks=len(groups),
+        read_tasks=len(tasks),
         write_data=Requests(put=uploads + indexes),
-        read_data=Requests(get=_packed_gets(shape, groups) if packed else shape.parts),
+        read_data=Requests(get=_packed_gets(shape, tasks) if packed else shape.parts),
         index_bytes=shape.maps * _INDEX_FILES * index_bytes,
         manifest_bytes=_MANIFEST_BYTES + shape.parts * _MANIFEST_BYTES_A_PART,
     )
 
 
 def upload_requests(size: int) -> int:
-    """How many requests make an object of a size: one, or begin, parts and end of an upload.
+    """Return the requests to create an object: one, or those of a multipart upload.
 
     >>> upload_requests(32 << 20), upload_requests((32 << 20) + 1)
     (1, 5)
@@ -184,14 +187,14 @@ def upload_requests(size: int) -> int:
     return 1 if blocks <= BLOCKS_AT_ONCE else 1 + blocks + 1
 
 
-def _groups(shape: Shape) -> list[TaskParts]:
+def _tasks(shape: Shape) -> list[TaskParts]:
     sizes = dict.fromkeys(range(shape.partitions), shape.maps * shape.part_bytes)
     return plan(sizes, shape.task_bytes, pieces=dict.fromkeys(sizes, shape.maps))
 
 
-def _packed_gets(shape: Shape, groups: list[TaskParts]) -> int:
-    """Neighbours in one object are read together; a task reads of every map task's object."""
+def _packed_gets(shape: Shape, tasks: list[TaskParts]) -> int:
+    """Count the ranges of packed objects: a task reads neighbouring parts of each together."""
     together = max(1, _JOINED_BYTES // shape.part_bytes)
-    # The shards of one partition share its parts, one of each map task, among them.
-    whole = (group for group in groups if group.shard == 0)
-    return shape.maps * sum(-(-len(group.partitions) // together) for group in whole)
+    # The shards of one partition share its parts, one for each map task.
+    whole = (task for task in tasks if task.shard == 0)
+    return shape.maps * sum(-(-len(task.partitions) // together) for task in whole)

@@ -1,4 +1,4 @@
-"""Following the log: which steps come next, and how many at a time."""
+"""Choose the steps of each batch of a stream that follows the log."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _AHEAD = 64
 
 
 def next_end(log: StepLog, start: int, latest: int, options: ReadOptions) -> int:
-    """The last step of the next batch, within `maxStepsPerTrigger` and `maxBytesPerTrigger`.
+    """Choose the last step of the next batch, within `maxStepsPerTrigger` and `maxBytesPerTrigger`.
 
-    At least one step; from the beginning at least the oldest step that the newest still shows, so
-    that the first batch is a snapshot.
+    A batch has at least one step. The first batch of a stream from the beginning reaches at least
+    the oldest step that is still visible, so that it is a snapshot.
     """
     if latest <= start:
         return start
@@ -41,37 +41,37 @@ def next_end(log: StepLog, start: int, latest: int, options: ReadOptions) -> int
 
 
 def steps_between(log: StepLog, start: int, end: int, options: ReadOptions) -> Sequence[StepRecord]:
-    """The steps whose rows a batch from `start` to `end` gives out: a function of these alone."""
+    """List the steps of a batch from `start` to `end`, the same ones whenever it is planned."""
     if end <= start:
         return ()
     if start == 0:
         return log.visible(end)
-    found: list[StepRecord] = []
+    steps: list[StepRecord] = []
     for step in log.read_many(range(start + 1, end + 1)):
         begins = options.starting_step == str(step.step)
         if step.body.mode != "replace" or begins:
-            found.append(step)
+            steps.append(step)
         elif options.on_replace == "follow":
-            found += log.visible(step.step)
+            steps += log.visible(step.step)
         elif options.on_replace == "fail":
             message = f"step {step.step} replaces the steps that were read before it"
             raise Replaced(message, path=paths.step(step.step), option="onReplace")
-    return found
+    return steps
 
 
 def check_available(log: StepLog, start: int, latest: int, options: ReadOptions) -> None:
-    """Raise StepExpired if data that a stream from `start` will hand out may have been removed."""
+    """Raise StepExpired if data that a stream from `start` will read may have been deleted."""
     if not log.expired():
         return
     # A stream that begins at 0 begins with the current snapshot, which never expires.
-    needed = [] if start == 0 else _handed_out(log, start, latest, options)
+    needed = [] if start == 0 else _steps_to_read(log, start, latest, options)
     if options.starting_step.isdecimal():
         needed.append(int(options.starting_step))
     log.refuse_any_expired(needed)
 
 
-def _handed_out(log: StepLog, start: int, latest: int, options: ReadOptions) -> list[int]:
-    # A stream that fails at a replaced step hands out none of it.
+def _steps_to_read(log: StepLog, start: int, latest: int, options: ReadOptions) -> list[int]:
+    # A stream that fails at a replaced step reads nothing of it.
     policy = "skip" if options.on_replace == "fail" else options.on_replace
     steps = steps_between(log, start, latest, replace(options, on_replace=policy))
     return [step.step for step in steps]

@@ -1,4 +1,4 @@
-"""What a query planner may rely on: how the rows of a snapshot are placed, and how sorted."""
+"""Tell a query planner how the rows of a snapshot are partitioned and sorted."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ffq_spark.options import ReadOptions
 
 
 def placed_by(snapshot: Snapshot) -> tuple[str, ...]:
-    """The keys whose hash, as Spark's own, decides the partition of every row; else none.
+    """Return the keys by which all rows are partitioned as Spark would, or none.
 
-    Floats are left out: Spark groups by a normalised form of them, which is no column.
+    Keys with floats give none: Spark groups by their normalised values, which are no column.
     """
     exchange = snapshot.exchange
     if snapshot.raw is not None or exchange.hash != "spark":
@@ -28,7 +28,7 @@ def _is_plain(kind: pa.DataType) -> bool:
 
 
 def sorted_by(snapshot: Snapshot, options: ReadOptions) -> tuple[str, ...]:
-    """The columns by which all parts of a snapshot are sorted, and which a read may keep."""
+    """Return the columns by which all parts are sorted, in an order that the read keeps."""
     steps = snapshot.steps
     if snapshot.raw is not None or options.consolidate or options.metadata_columns:
         return ()
@@ -38,7 +38,7 @@ def sorted_by(snapshot: Snapshot, options: ReadOptions) -> tuple[str, ...]:
 
 
 def common_prefix(orders: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
-    """The order that all of these have in common.
+    """Return the longest order that all orders begin with.
 
     >>> common_prefix([("a", "b", "c"), ("a", "b"), ("a", "b", "d")])
     ('a', 'b')

@@ -1,4 +1,4 @@
-"""What a read sees: an exchange, some of its steps, and their parts. Fixed once it is taken."""
+"""Decide which steps and parts a read sees; a snapshot never changes afterwards."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from ffq_spark.options import ReadOptions
 from ffq_spark.store import Store
 
 READ_SCHEMA = PARTS_SCHEMA.append(ENDS_FILE)
-"""What a read knows of each part."""
+"""The columns of the parts that a read plans with."""
 
 _FROM_NEWEST = ("", "latest", "all")
 _STEPS = re.compile(r"([0-9]+)(?:\.\.([0-9]+))?")
@@ -44,47 +44,47 @@ _STEPS = re.compile(r"([0-9]+)(?:\.\.([0-9]+))?")
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Steps of an exchange, or one query's output straight from storage."""
+    """The steps of an exchange that one read sees, or one query's output as its indexes list it."""
 
     store: Store
     exchange: ExchangeRecord
     steps: Sequence[StepRecord]
     raw: pa.Table | None = None
     newest: int | None = None
-    """The newest step there was, where the choice of steps depended on it."""
+    """The newest step, where the choice of steps depended on it."""
     current: bool = False
-    """Whether these are the steps that are visible now: no retention removes their data."""
+    """Whether these steps are visible now, so that retention keeps their data."""
 
     def parts(
         self,
         predicates: Sequence[Predicate] = (),
         partitions: frozenset[int] | None = None,
     ) -> pa.Table:
-        """The parts that can hold matching rows, by partition, then step, then map task."""
+        """List the parts that can hold matching rows, by partition, then step, then map task."""
         allowed = self._allowed(predicates, partitions) if predicates or partitions else partitions
         if self.raw is not None:
             return self.raw if allowed is None else _in_partitions(self.raw, allowed)
         tables = [_pruned(table, predicates, allowed) for table in self._tables(bool(predicates))]
-        # One table alone is not copied.
+        # A single table is not copied.
         table = pa.concat_tables(tables or [READ_SCHEMA.empty_table()]).combine_chunks()
         return table if len(self.steps) == 1 else _by_partition(table)
 
     @property
     def num_parts(self) -> int:
-        """How many parts there are before any is pruned."""
+        """The number of parts before pruning."""
         if self.raw is not None:
             return int(self.raw.num_rows)
         pieces = self.steps.pieces if isinstance(self.steps, Steps) else tuple(self.steps)
         return sum(p.num_parts if isinstance(p, LogCheckpoint) else p.body.parts for p in pieces)
 
     def part_tables(self, partitions: frozenset[int] | None = None) -> Iterator[pa.Table]:
-        """All parts of some partitions, with their statistics, in tables of one kind each."""
+        """List all parts of some partitions with statistics, which may differ between tables."""
         tables = self._tables(statistics=True)
         allowed = self._allowed((), partitions)
         return tables if allowed is None else (_in_partitions(t, allowed) for t in tables)
 
     def _tables(self, statistics: bool) -> Iterator[pa.Table]:
-        """Parts, some with statistics: of a checkpoint's steps in one table, of others each."""
+        """Read the parts of all steps, a table for each log checkpoint and each other step."""
         pieces = self.steps.pieces if isinstance(self.steps, Steps) else tuple(self.steps)
         checkpoints = [piece for piece in pieces if isinstance(piece, LogCheckpoint)]
         loose = [piece for piece in pieces if not isinstance(piece, LogCheckpoint)]
@@ -107,8 +107,8 @@ class Snapshot:
         self, predicates: Sequence[Predicate], partitions: frozenset[int] | None
     ) -> frozenset[int] | None:
         if partitions is not None and max(partitions) >= self.exchange.partitions:
-            there = f"0 to {self.exchange.partitions - 1}"
-            message = f"there is no partition {max(partitions)}; there are {there}"
+            known = f"the exchange has partitions 0 to {self.exchange.partitions - 1}"
+            message = f"there is no partition {max(partitions)}: {known}"
             raise PartitionNotFound(message, option="partitions")
         matching = matching_partitions(self.exchange, predicates)
         if matching is None or partitions is None:
@@ -117,7 +117,7 @@ class Snapshot:
 
 
 def _by_partition(table: pa.Table) -> pa.Table:
-    """In the order of partitions, then steps; a step's parts are ordered by map task already."""
+    """Sort by partition, then step; the parts of a step are sorted by map task already."""
     steps, reduces = table["step"].to_numpy(), table["reduce"].to_numpy()
     partition, step = np.diff(reduces), np.diff(steps)
     if np.all((partition > 0) | ((partition == 0) & (step >= 0))):
@@ -131,7 +131,7 @@ def _pruned(
     table = with_file_ends(table)
     if allowed is not None:
         table = _in_partitions(table, allowed)
-    # What no predicate needs is not copied for any.
+    # Statistics are not copied with the parts that remain.
     parts = table.select(READ_SCHEMA.names)
     return _where(parts, may_match(table, predicates)) if predicates else parts
 
@@ -141,9 +141,9 @@ def _in_partitions(table: pa.Table, allowed: frozenset[int]) -> pa.Table:
 
 
 def _where(table: pa.Table, keep: NDArray[np.bool_]) -> pa.Table:
-    """Some rows of a table; they are copied unless they lie together and are most of it."""
+    """Filter a table; rows are copied unless they are neighbours and most of the table."""
     kept = np.flatnonzero(keep)
-    # A slice of few would keep them all in memory, for as long as somebody has the plan.
+    # A short slice would keep the whole table in memory as long as the plan.
     if 2 * len(kept) > len(keep) and kept[-1] - kept[0] + 1 == len(kept):
         return table.slice(kept[0], len(kept))
     return table.take(pa.array(kept))
@@ -213,17 +213,17 @@ def _numbers(steps: str) -> Sequence[int]:
     match = _STEPS.fullmatch(steps.strip())
     first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
     if last < first:
-        message = f"steps={steps!r} is none of 17, 10..17, latest, all"
+        message = f"steps={steps!r} must be 17, 10..17, latest or all"
         raise BadOption(message, option="steps")
     return range(first, last + 1)
 
 
 def _one_query(store: Store, ledger: Ledger, options: ReadOptions) -> Snapshot:
-    """One query's output by its indexes: for looking into a write, finished or not."""
+    """List one query's output by its indexes, to inspect a write that may be unfinished."""
     query = options.query
     assert query is not None
     if options.steps or options.as_of_step is not None:
-        raise BadOption("a query is read as it is, whatever its step", option="steps")
+        raise BadOption("give either query or steps and asOfStep, not both", option="steps")
     outcome = ledger.outcome(query)
     step = outcome.step if outcome else None
     if step is None:
@@ -238,11 +238,14 @@ def _one_query(store: Store, ledger: Ledger, options: ReadOptions) -> Snapshot:
 
 
 def _unrecorded(store: Store, options: ReadOptions, queries: Sequence[int]) -> Snapshot:
-    """A root without records, as FFQ leaves it: these queries, whatever has come since."""
+    """List the output of a root without records, as FFQ leaves it."""
     if not queries:
         raise ExchangeNotFound(f"there is no exchange at {store.url()}")
     if options.steps or options.as_of_step is not None:
-        raise BadOption("this root has no step log; FFQ wrote it", option="steps")
+        raise BadOption(
+            "this root has no step log, since FFQ wrote it: leave steps and asOfStep out",
+            option="steps",
+        )
     query = stored.the_only(queries, options.query, "query", store.url(paths.DATA))
     query, stage = stored.choose_stage(store, query, options.stage)
     raw = _stored_parts(StageAttempts(store, query, stage, None), options.attempt)
@@ -264,8 +267,8 @@ def _stored_parts(attempts: StageAttempts, attempt: str) -> pa.Table:
 
 
 def _guess(store: Store, raw: pa.Table) -> ExchangeRecord:
-    """What can be known of an exchange from its files: no keys, as many partitions as seen."""
+    """Make an exchange's record from its files, without keys and with the partitions seen."""
     if raw.num_rows == 0:
-        raise ExchangeNotFound(f"{store.url()} holds no rows, and no record of its columns")
+        raise ExchangeNotFound(f"{store.url()} holds no rows and no record of its columns")
     (part,) = list_parts(raw.slice(0, 1))
     return ExchangeRecord.of(part_schema(store, part), (), pc.max(raw["reduce"]).as_py() + 1)

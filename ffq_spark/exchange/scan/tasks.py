@@ -1,4 +1,4 @@
-"""Cutting a snapshot's parts into read tasks."""
+"""Divide a snapshot's parts into read tasks."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ffq_spark.options import ReadOptions
 
 
 def read_tasks(parts: pa.Table, options: ReadOptions) -> list[pa.RecordBatch]:
-    """The parts of each task; a partition without rows costs nothing.
+    """Divide parts into tasks of about the target size; tasks are never empty.
 
-    Shards of a heavy partition are made of whole parts: shards of equal bytes need no second hash.
+    The shards of a heavy partition consist of whole parts, so no row is hashed again.
     """
     reduces, sizes = parts["reduce"].to_numpy(), parts["bytes"].to_numpy()
     if np.any(np.diff(reduces) < 0):
@@ -27,7 +27,7 @@ def read_tasks(parts: pa.Table, options: ReadOptions) -> list[pa.RecordBatch]:
     totals = np.add.reduceat(sizes, starts) if len(starts) else sizes
     cuts: dict[int, list[int]] = {}
     counts = np.ones_like(starts) if options.consolidate else ends - starts
-    groups = plan(
+    planned = plan(
         dict(zip(present.tolist(), totals.tolist(), strict=True)),
         options.target_partition_bytes,
         options.min_tasks,
@@ -35,23 +35,23 @@ def read_tasks(parts: pa.Table, options: ReadOptions) -> list[pa.RecordBatch]:
         dict(zip(present.tolist(), counts.tolist(), strict=True)),
     )
     tasks: list[pa.RecordBatch] = []
-    if not groups:
+    if not planned:
         return tasks
     (whole,) = parts.combine_chunks().to_batches()
-    for group in groups:
-        first, last = position[group.partitions[0]], position[group.partitions[-1]]
+    for task in planned:
+        first, last = position[task.partitions[0]], position[task.partitions[-1]]
         start, end = int(starts[first]), int(ends[last])
-        if group.shards > 1:
+        if task.shards > 1:
             if first not in cuts:
-                cuts[first] = _shards(sizes[start:end], start, group.shards)
-            start, end = cuts[first][group.shard : group.shard + 2]
+                cuts[first] = _shards(sizes[start:end], start, task.shards)
+            start, end = cuts[first][task.shard : task.shard + 2]
         if end > start:
             tasks.append(whole.slice(start, end - start))
     return tasks
 
 
 def partition_tasks(parts: pa.Table, count: int) -> list[pa.RecordBatch]:
-    """The parts of each of `count` partitions, by their place, also where there are none.
+    """Divide parts into one task for each of `count` partitions, some of which may be empty.
 
     `count` divides the exchange's number of partitions P. A row's partition is pmod(hash, P), so
     pmod(hash, count) puts together the partitions i, i + count, i + 2 count, and not neighbours.
@@ -70,11 +70,11 @@ def _none(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _shards(sizes: NDArray[np.int64], offset: int, shards: int) -> list[int]:
-    """Where the shards of a partition begin, and its end: whole parts of about equal bytes."""
+    """Return the bounds of a partition's shards: whole parts, about equal in bytes."""
     if shards >= len(sizes):
         return list(range(offset, offset + len(sizes) + 1))
     ends = np.cumsum(sizes)
     middles = ends - sizes / 2
     owner = np.minimum((middles * shards / ends[-1]).astype(np.int64), shards - 1)
-    found: list[int] = (offset + np.searchsorted(owner, np.arange(shards + 1))).tolist()
-    return found
+    bounds: list[int] = (offset + np.searchsorted(owner, np.arange(shards + 1))).tolist()
+    return bounds
