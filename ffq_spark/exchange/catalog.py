@@ -1,4 +1,4 @@
-"""Finding exchanges below a path."""
+"""Find exchanges below a path."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ffq_spark.store import Store
 def find_exchanges(
     root: str, storage_options: Mapping[str, Any] | None = None
 ) -> Iterator[Exchange]:
-    """The exchange at a path, or those directly below it.
+    """Find the exchange at a path, or those directly below it.
 
     >>> from ffq_spark.examples import tiny_exchange
     >>> [exchange.root for exchange in find_exchanges(tiny_exchange("memory://doc-ls/tiny").root)]
@@ -29,7 +29,7 @@ def find_exchanges(
 
 
 def is_exchange(store: Store, prefix: str = "") -> bool:
-    """Whether a directory holds an exchange, or what FFQ leaves of one."""
+    """Tell whether a directory holds an exchange, with or without records."""
     if store.read_optional(prefix + paths.FORMAT) is not None:
         return True
     return any(paths.parse_number(e.name) is not None for e in store.list(prefix + paths.DATA))

@@ -1,8 +1,8 @@
-"""A cut: one moment of a stream, seen in all the exchanges that it feeds.
+"""Cut several exchanges at one batch of the stream that feeds them.
 
-Each exchange has a log of its own, and one may be a few batches ahead of another. A cut is the
-newest batch that all of them hold, and the step of each that holds it. Batches are the same if
-they have the same owner and number: each exchange counts the epochs of a stream for itself.
+Each exchange has its own log, and one may be a few batches ahead of another. A cut is the newest
+batch that all of them hold, with the step of each that holds it. Batches are the same if they have
+the same owner and number: each exchange counts the epochs of a stream for itself.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Held(NamedTuple):
 
 @dataclass(frozen=True)
 class Cut:
-    """A batch of a stream, and of each exchange the step that it became.
+    """A batch of a stream, and for each exchange the step that holds it.
 
-    `epoch` is that of the batch's owner in the first exchange.
+    `epoch` is the epoch of the batch's owner in the first exchange.
     """
 
     stream: str
@@ -47,14 +47,14 @@ class Cut:
     steps: tuple[tuple[Exchange, int], ...]
 
     def read(self, **options: Any) -> tuple[pa.RecordBatchReader, ...]:
-        """The rows of each exchange as of the cut, in the order in which they were given."""
+        """Read each exchange as of the cut, in the order in which the exchanges were given."""
         return tuple(exchange.read(as_of_step=step, **options) for exchange, step in self.steps)
 
 
 def cut(exchanges: Iterable[Exchange | str], stream: str | None = None) -> Cut:
-    """The newest batch of a stream that all of these exchanges hold.
+    """Find the newest batch of a stream that all exchanges hold.
 
-    The stream may be left out if there is only one that feeds them all.
+    The stream may be left out if a single one feeds them all.
 
     >>> import pyarrow as pa
     >>> from ffq_spark.exchange.write.local_write import write_batches
@@ -64,8 +64,8 @@ def cut(exchanges: Iterable[Exchange | str], stream: str | None = None) -> Cut:
     ...     for number in range(batches):
     ...         options = WriteOptions(partitions=1, stream_id="s", batch=number)
     ...         step = write_batches(root, [pa.record_batch({"k": [number]})], options=options)
-    >>> found = cut(roots)
-    >>> found.batch, [reader.read_all().num_rows for reader in found.read()]
+    >>> newest = cut(roots)
+    >>> newest.batch, [reader.read_all().num_rows for reader in newest.read()]
     (1, [2, 2])
     """
     opened = [Exchange(e) if isinstance(e, str) else e for e in exchanges]
@@ -73,16 +73,16 @@ def cut(exchanges: Iterable[Exchange | str], stream: str | None = None) -> Cut:
         raise BadOption("a cut needs at least one exchange", option="exchanges")
     stores = [exchange._store for exchange in opened]
     stream = stream or _only_stream(stores)
-    found = _newest_common([_held(store, stream) for store in stores])
-    if found is None:
+    common = _newest_common([_held(store, stream) for store in stores])
+    if common is None:
         roots = ", ".join(exchange.root for exchange in opened)
         raise NoCommonVersion(f"no batch of stream {stream} is in all of {roots}")
-    for store, held in zip(stores, found, strict=True):
+    for store, held in zip(stores, common, strict=True):
         log = StepLog(store)
         if log.expired():
             log.refuse_any_expired(shown.step for shown in log.visible(held.step))
-    steps = tuple((e, held.step) for e, held in zip(opened, found, strict=True))
-    return Cut(stream, found[0].epoch, found[0].batch, steps)
+    steps = tuple((e, held.step) for e, held in zip(opened, common, strict=True))
+    return Cut(stream, common[0].epoch, common[0].batch, steps)
 
 
 def _only_stream(stores: list[Store]) -> str:
@@ -92,12 +92,13 @@ def _only_stream(stores: list[Store]) -> str:
         roots = ", ".join(store.url() for store in stores)
         raise NoCommonVersion(f"no stream feeds all of {roots}")
     if len(common) > 1:
-        raise BadOption(f"say which stream; there are {', '.join(common)}", option="stream")
+        message = f"several streams feed all exchanges, choose one: {', '.join(common)}"
+        raise BadOption(message, option="stream")
     return common[0]
 
 
 def _held(store: Store, stream: str) -> Iterator[Held]:
-    """The batches that an exchange holds, newest first; what was rolled back is passed over."""
+    """Walk the batches that an exchange holds, newest first, without those rolled back."""
     ledger = Ledger(store)
     ledger.roll_forward()
     number = ledger.log.last_number()
@@ -112,7 +113,7 @@ def _held(store: Store, stream: str) -> Iterator[Held]:
                 epoch = body.stream.epoch
                 if epoch not in owners:
                     path = store.url(paths.stream_owner(stream, epoch))
-                    raise CorruptRecord("the record is missing", path=path)
+                    raise CorruptRecord("the owner's record is missing", path=path)
                 yield Held(owners[epoch], body.stream.batch, epoch, step.step)
             number = body.restores or step.step - 1
             if body.restores:
@@ -122,8 +123,8 @@ def _held(store: Store, stream: str) -> Iterator[Held]:
 def _newest_common(exchanges: list[Iterator[Held]]) -> list[Held] | None:
     """Find the newest batch of all exchanges: its entry in each, or None if there is none.
 
-    All are walked back at the same pace. They got their batches in the same order, so the first
-    batch that was met in all of them is the newest.
+    All exchanges are walked back at the same pace. They got their batches in the same order, so
+    the first batch that was met in all of them is the newest.
     """
     met: list[dict[tuple[str, int], Held]] = [{} for _ in exchanges]
     for heads in zip_longest(*exchanges):

@@ -1,4 +1,4 @@
-"""An exchange for everyone: read it, look into it and check it, with neither Spark nor Java."""
+"""The public API of an exchange: read, inspect and maintain it without Spark or Java."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ExchangeInfo:
-    """An exchange at a glance: what it is, and what its current snapshot holds."""
+    """A summary of an exchange and of its current snapshot."""
 
     root: str
     keys: tuple[str, ...]
@@ -64,7 +64,7 @@ class ExchangeInfo:
 
 
 class ReadArguments(TypedDict, total=False):
-    """What says which rows to read: the options of the Spark reader, in Python's spelling."""
+    """The options of the Spark reader in Python's spelling."""
 
     columns: Sequence[str] | str | None
     partitions: Iterable[int] | int | str | None
@@ -80,7 +80,7 @@ class ReadArguments(TypedDict, total=False):
 
 
 class Exchange:
-    """One root path. Every call looks at storage anew.
+    """An exchange, by its root path. No call relies on what an earlier one read.
 
     >>> from ffq_spark.examples import tiny_exchange
     >>> exchange = tiny_exchange()
@@ -104,7 +104,7 @@ class Exchange:
         return f"Exchange({self.root!r})"
 
     def info(self) -> ExchangeInfo:
-        """What the exchange is and what it holds now."""
+        """Summarize the exchange and its current snapshot."""
         snapshot = take_snapshot(self._store, ReadOptions())
         exchange, steps = snapshot.exchange, snapshot.steps
         if snapshot.raw is not None:
@@ -127,11 +127,11 @@ class Exchange:
         )
 
     def steps(self) -> list[StepRecord]:
-        """The whole log, oldest first, replaced steps included."""
+        """List the whole log, oldest step first, replaced steps included."""
         return list(take_snapshot(self._store, ReadOptions(steps="all")).steps)
 
     def versions(self) -> list[Version]:
-        """Every version, oldest first: its steps, what it shows, and whether it can be read."""
+        """List every version, oldest first, with its steps and whether it can still be read."""
         return versions(self._store)
 
     def rollback(self, step: int) -> StepRecord:
@@ -139,16 +139,16 @@ class Exchange:
         return rollback(self._store, step)
 
     def parts(self, **options: Unpack[ReadArguments]) -> pa.Table:
-        """The parts that a `read` with these options would open, one row each."""
+        """List the parts that a `read` with these options would open, one row each."""
         snapshot, chosen = self._snapshot(options)
         return snapshot.parts(partitions=chosen.partitions)
 
     def read(
         self, *, totals: ReadTotals | None = None, **options: Unpack[ReadArguments]
     ) -> pa.RecordBatchReader:
-        """The rows, batch by batch: DuckDB, Polars, pandas and pyarrow all take the result.
+        """Read rows batch by batch; DuckDB, Polars, pandas and pyarrow accept the result.
 
-        `totals` counts along: requests, bytes, the peak of bytes asked for and not yet given on.
+        `totals` counts the requests, the bytes and the peak of bytes requested ahead.
 
         >>> from ffq_spark.examples import tiny_exchange
         >>> tiny_exchange().read(columns=["name"], partitions=[3]).read_all().num_rows
@@ -163,10 +163,10 @@ class Exchange:
         return pa.RecordBatchReader.from_batches(schema, batches)
 
     def lookup(self, key: Any, **options: Unpack[ReadArguments]) -> pa.Table:
-        """All rows of one key: only the partition that can hold it is opened.
+        """Read all rows of one key; only the partition that can hold it is opened.
 
-        `key` is a value, a tuple in the order of the keys, or a dict by column. A string that is no
-        UTF-8 is given as bytes.
+        `key` is a value, a tuple in the order of the keys, or a dict by column. A string that is
+        not UTF-8 is given as bytes.
         """
         snapshot, chosen = self._snapshot(options)
         exchange = snapshot.exchange
@@ -178,35 +178,38 @@ class Exchange:
         return pa.Table.from_batches(rows, schema)
 
     def attempts(self, query: int | None = None) -> list[AttemptState]:
-        """Every attempt: what storage holds, what the records say, what the listener saw."""
+        """List every attempt with what storage, the records and the listener tell of it."""
         return list(attempt_states(self._store, query))
 
     def available_attempts(self, query: int, stage: int, map_task: int) -> list[int]:
-        """Every attempt directory of a map task, ascending, whatever its state."""
+        """List every attempt directory of a map task, ascending, whatever its state."""
         return resolution.available_attempts(self._store, query, stage, map_task)
 
     def latest_attempt(
         self, query: int, stage: int, map_task: int, rule: str = "registered"
     ) -> int:
-        """The attempt that counts: registered, else the largest complete; `rule="ffq"`: largest."""
+        """Return the attempt that counts: registered, else the largest complete one.
+
+        `rule="ffq"` gives the largest number, complete or not.
+        """
         return resolution.latest_attempt(self._store, query, stage, map_task, rule)
 
     def resolve(
         self, query: int, stage: int | None = None, rule: str = "registered"
     ) -> dict[int, Resolved]:
-        """Map task to the attempt that counts, and why."""
+        """Map each map task to the attempt that counts, and why."""
         return resolution.resolve(self._store, query, stage, rule)
 
     def status(self, query: int | None = None) -> list[QueryStatus]:
-        """Where every query stands, or one."""
+        """Report the status of every query, or of one."""
         return all_statuses(self._store) if query is None else [query_status(self._store, query)]
 
     def cancel(self, query: int, message: str, code: str = USER_CANCELED) -> CancelRecord:
-        """Ask for a query's end. Its initiator does it; the first request is the one kept."""
+        """Request that a query's initiator ends it; the first request is kept."""
         return request_cancel(self._store, query, message, code)
 
     def check(self) -> dict[int, str]:
-        """The queries that are no longer active, and why: an outcome, or `lease gone`."""
+        """Map each query that is no longer active to the reason: an outcome, or `lease gone`."""
         return inactive_queries(self._store)
 
     def gc(
@@ -218,10 +221,10 @@ class Exchange:
         retention: float | None = None,
         on_removed: OnRemoved | None = None,
     ) -> GcReport:
-        """Remove what no reader can need: stale attempts older than `ttl` seconds, lost queries.
+        """Delete stale attempts older than `ttl` seconds and the data of lost queries.
 
-        `retention` seconds after it was replaced, a version's data goes too; the newest two stay.
-        The report counts; `on_removed` is called with the name of every attempt directory.
+        `retention` seconds after it was replaced, a version's data is deleted too; the newest two
+        versions stay. `on_removed` is called with the name of every attempt directory.
         """
         return collect_garbage(
             self._store,
@@ -233,7 +236,7 @@ class Exchange:
         )
 
     def hold(self, step: int, name: str) -> HoldRecord:
-        """Keep a step readable, with all that are visible with it, until it is released."""
+        """Keep a step and all steps visible with it readable until the hold is released."""
         return consumers.hold(self._store, name, step)
 
     def release(self, name: str) -> None:
@@ -241,19 +244,19 @@ class Exchange:
         consumers.release(self._store, name)
 
     def holds(self) -> list[HoldRecord]:
-        """The holds there are."""
+        """List the holds."""
         return consumers.holds(self._store)
 
     def consumers(self) -> list[ConsumerRecord]:
-        """The streams that read under a name, and how far they have come."""
+        """List the streams that read under a name, and how far each has read."""
         return consumers.consumers(self._store)
 
     def forget(self, consumer: str) -> None:
-        """Let retention pass a consumer that will not come back."""
+        """Remove a consumer that will not come back, so that retention no longer waits for it."""
         consumers.forget(self._store, consumer)
 
     def pause(self, at: int | None = None) -> int:
-        """Let all streams that read this exchange come to rest at one step, and say which."""
+        """Stop all streams that read this exchange at one step, and return its number."""
         return pausing.pause(self._store, at)
 
     def resume(self) -> None:
@@ -261,7 +264,7 @@ class Exchange:
         pausing.resume(self._store)
 
     def paused_at(self) -> int | None:
-        """The step at which streams rest, if there is a pause; 0 while it is being decided."""
+        """Return the step at which streams rest: 0 while undecided, None without a pause."""
         return pausing.paused_at(self._store)
 
     def fetch(
@@ -275,9 +278,9 @@ class Exchange:
         start_offset: int = 0,
         max_bytes: int = 0,
     ) -> bytes:
-        """The raw bytes of one part, as FFQ's FetchShufflePartition gives them.
+        """Fetch the raw bytes of one part, as FFQ's FetchShufflePartition does.
 
-        Attempt 0 is the latest; `max_bytes` 0 means to the end; a start beyond it gives nothing.
+        Attempt 0 is the latest; `max_bytes` 0 means to the end; a start behind it gives no bytes.
         """
         id = AttemptId(query, stage, map_task, attempt)
         data = fetch_part(self._store, registered_part(self._store, id, reduce))
@@ -298,19 +301,20 @@ class Exchange:
 
 def _milliseconds(seconds: float, option: str) -> int:
     if not 0 <= seconds < math.inf:
-        raise BadOption(f"{option}={seconds} is no number of seconds from 0", option=option)
+        message = f"{option}={seconds} must be a number of seconds, at least 0"
+        raise BadOption(message, option=option)
     return int(seconds * 1000)
 
 
 def output_schema(schema: pa.Schema, options: ReadOptions) -> pa.Schema:
-    """The columns that a read with these options gives."""
+    """Return the columns of a read with these options."""
     names = options.columns or schema.names
     fields = [require_column(schema, name, "columns") for name in names]
     return pa.schema([*fields, *(METADATA_FIELDS if options.metadata_columns else ())])
 
 
 def python_options(given: Mapping[str, Any]) -> ReadOptions:
-    """Read options from Python values, with the same names and checks as from Spark's strings.
+    """Make read options of Python values, with the names and checks of the Spark reader.
 
     >>> python_options({"partitions": [0, 3], "as_of_step": 2}).partitions
     frozenset({0, 3})

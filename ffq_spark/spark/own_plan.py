@@ -1,4 +1,4 @@
-"""The plan of one scan, as the plugin asks for it: its note, then its tasks."""
+"""Plan one scan as the plugin requests it: a note, then the tasks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def own_plan(
     schema: StructType,
     request: PlanRequest,
 ) -> list[InputPartition]:
-    """What `request` asks for. A plan by partitions has one task for each, in their order."""
+    """Plan a scan for the plugin; a plan by partitions has one task for each, in their order."""
     predicates = decode_conditions(request.filters, snapshot.exchange)
     parts = task_parts(snapshot, options, schema, predicates)
     keys = _spark_keys(snapshot)
@@ -60,7 +60,7 @@ def own_plan(
         PlanField.PARTITIONS: snapshot.exchange.partitions,
         PlanField.TASKS: [_sizes(batch) for batch in batches],
         **_totals(snapshot, parts),
-        # The rows of a Z-set are not known before its weights are summed.
+        # The rows of a Z-set are known only after its weights are summed.
         PlanField.COUNTS: not options.consolidate,
         PlanField.BOUNDS: {} if options.consolidate else _bounds(snapshot, options, request.bounds),
     }
@@ -68,7 +68,7 @@ def own_plan(
 
 
 def _spark_keys(snapshot: Snapshot) -> tuple[str, ...]:
-    """The keys, if Spark's hash of what it reads is the hash of what was written."""
+    """Return the keys if Spark hashes them, as it reads them, to the written partitions."""
     keys = placed_by(snapshot)
     if not keys:
         return ()
@@ -80,17 +80,17 @@ def _spark_keys(snapshot: Snapshot) -> tuple[str, ...]:
 def _bounds(
     snapshot: Snapshot, options: ReadOptions, columns: Sequence[str]
 ) -> dict[str, list[Any]]:
-    """Of columns that Spark reads as they were written: least, greatest, and how many nulls."""
+    """Compute minimum, maximum and null count of columns that Spark reads as they were written."""
     if not columns or snapshot.raw is not None:
         return {}
     seen = spark_arrow_schema(spark_schema(snapshot.exchange))
     written = snapshot.exchange.schema
     known = [name for name in columns if name in written.names]
     same = [name for name in known if seen.field(name).type == written.field(name).type]
-    found = bounds(snapshot.part_tables(options.partitions), same)
+    known_bounds = bounds(snapshot.part_tables(options.partitions), same)
     return {
         name: [_json_value(of.least), _json_value(of.greatest), of.nulls]
-        for name, of in found.items()
+        for name, of in known_bounds.items()
         if _has_json(of.least) and _has_json(of.greatest)
     }
 
@@ -104,7 +104,7 @@ def _json_value(value: Any) -> Any:
 
 
 def _sizes(parts: pa.RecordBatch) -> list[int]:
-    """Of a task its parts, rows and bytes."""
+    """Count the parts, rows and bytes of a task."""
     rows, size = (int(np.sum(parts.column(name).to_numpy())) for name in ("rows", "bytes"))
     return [parts.num_rows, rows, size]
 

@@ -26,21 +26,21 @@ _REPORT = -(1 << 20)
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """The plan of one scan: few large tasks, or one for each of `partitions` partitions."""
+    """The plan that the plugin requests: few large tasks, or one for each of `partitions`."""
 
     partitions: int = 0
     order: tuple[str, ...] = ()
-    """The columns in whose order the rows of each task shall come."""
+    """The columns by which the rows of each task must be sorted."""
     bounds: tuple[str, ...] = ()
-    """Columns whose least and greatest value the note shall tell."""
+    """The columns whose minimum and maximum the note must contain."""
     report: bool = False
-    """Whether tasks shall tell what they asked of storage."""
+    """Whether tasks must report their requests to storage."""
     filters: tuple[Mapping[str, Any], ...] = ()
-    """Conditions that all rows which are needed meet, as `conditions.py` decodes them."""
+    """Conditions that all needed rows meet, as `conditions.py` decodes them."""
 
 
 def requested(schema: StructType) -> PlanRequest | None:
-    """What the plugin asks for, by the mark on the first column; None without the plugin.
+    """Decode the plugin's request from the first column's metadata; None without the plugin.
 
     >>> from pyspark.sql.types import LongType, StructField
     >>> text = '{"partitions": 8, "order": ["k"], "bounds": [], "report": false, "filters": []}'
@@ -61,14 +61,14 @@ def requested(schema: StructType) -> PlanRequest | None:
 
 
 class PlanNote(InputPartition):
-    """A plan's note, in the place of its first task."""
+    """A plan's note, which takes the place of its first task."""
 
     def __init__(self, text: bytes) -> None:
         self.text = text
 
     @classmethod
     def of(cls, facts: dict[str, Any]) -> PlanNote:
-        """A note that says this.
+        """Make a note of facts, encoded as JSON.
 
         >>> import pickle
         >>> b'{"rows": 3}' in pickle.dumps(PlanNote.of({"rows": 3}))
@@ -81,19 +81,19 @@ class PlanNote(InputPartition):
 
 
 def place_mark(position: int, count: int) -> bytes:
-    """What the task of a partition carries, so that the JVM sees that it is in its place."""
+    """Encode a task's position in the plan, which the JVM compares with its partition."""
     return between_marks(f"{position}/{count}")
 
 
 def between_marks(text: str) -> bytes:
-    """JSON in ASCII has no character that the marks begin or end with."""
+    """Put a text between the marks, which do not occur in JSON in ASCII."""
     return _BEGIN + text.encode("ascii") + _END
 
 
 def report(totals: ReadTotals) -> None:
-    """Tell the JVM at the end of this task what it asked of storage.
+    """Report a task's requests to storage to the JVM, at the end of the task.
 
-    The plugin gives the task an accumulator of its own. Nobody else knows this one, so a task that
+    The plugin registers an accumulator for its tasks. Spark knows none with this id, so a task that
     the plugin does not run must not report.
     """
     facts = {

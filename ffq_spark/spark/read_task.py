@@ -1,4 +1,4 @@
-"""Read tasks: what Spark sends to a worker of each, and the rows that it gives back."""
+"""Plan the read tasks of a scan for Spark, and run one in a worker."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _FOR_SOME_COLUMNS = frozenset({"tail_bytes", "tail_checksum"})
 
 
 class ReadTask(InputPartition):
-    """One read task: its parts, and the exchange's record.
+    """The parts of one read task, and the exchange's record.
 
-    Spark pickles the reader before it plans, so what planning finds out travels in here: as bytes,
-    made when Spark pickles the task, so that of a million parts only one task's are held twice.
+    Spark pickles the reader before it plans, so the plan travels in the tasks. A task is encoded
+    when Spark pickles it, so that of a million parts only one task's are held twice.
     """
 
     def __init__(
@@ -57,12 +57,12 @@ class ReadTask(InputPartition):
         self.exchange = exchange
         """The exchange's record, encoded."""
         self.order = order
-        """The order in which the rows are to come: all parts are sorted by it."""
+        """The order in which rows come; all parts are sorted by it."""
         self.sort_by = sort_by
-        """The order in which the rows are to come: they have yet to be sorted."""
+        """The order in which rows come after the task has sorted them."""
         self._place = place
         self.reports = reports
-        """Whether the plugin waits for a report at the end."""
+        """Whether the plugin expects a report at the end."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         names = tuple(self.parts.schema.names)
@@ -83,7 +83,7 @@ def plan_tasks(
     schema: StructType,
     predicates: Sequence[Predicate] = (),
 ) -> list[InputPartition]:
-    """A snapshot's rows as tasks; at least one, or Spark would call `read` with none."""
+    """Divide a snapshot into tasks, at least one: without any, Spark calls `read` with None."""
     parts = task_parts(snapshot, options, schema, predicates)
     tasks = read_tasks(parts, options) or [pa.RecordBatch.from_pylist([], parts.schema)]
     exchange = snapshot.exchange.encode()
@@ -110,11 +110,11 @@ def task_parts(
 
 
 def _check_schema(snapshot: Snapshot, schema: StructType) -> None:
-    there = output_columns(spark_schema(snapshot.exchange), (), metadata=True)
+    columns = output_columns(spark_schema(snapshot.exchange), (), metadata=True)
     for field in schema.fields:
-        known = there[field.name].dataType if field.name in there.names else None
+        known = columns[field.name].dataType if field.name in columns.names else None
         if known is None or known != nullable(field.dataType):
-            has = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in there.fields)
+            has = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in columns.fields)
             wanted = f"{field.name} {field.dataType.simpleString()}"
             raise ExchangeMismatch(f"{snapshot.store.url()} has no column {wanted}; it has {has}")
 
@@ -122,7 +122,7 @@ def _check_schema(snapshot: Snapshot, schema: StructType) -> None:
 def read_task(
     store: Store, task: ReadTask, schema: StructType, options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
-    """One task's rows, with the columns that Spark wants."""
+    """Read the rows of a task with the columns and types that Spark wants."""
     totals = ReadTotals()
     batches = read_rows(
         store,
@@ -139,5 +139,5 @@ def read_task(
         if task.reports:
             report(totals)
     finally:
-        # Also where Spark wants no more rows.
+        # This also runs when Spark wants no more rows.
         freeze_heap()

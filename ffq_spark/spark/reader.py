@@ -19,7 +19,7 @@ from ffq_spark.store import Store
 
 
 class ExchangeReader(DataSourceReader):
-    """Reads one snapshot. `schema` is what Spark wants: all columns, or some of them."""
+    """The reader of one snapshot; `schema` has the columns that Spark wants."""
 
     def __init__(
         self, store: Store, options: ReadOptions, schema: StructType, newest: int | None = None
@@ -43,7 +43,7 @@ class ExchangeReader(DataSourceReader):
 
 
 class PushingReader(ExchangeReader):
-    """The reader where Spark itself pushes filters: they prune, and all are applied again by it."""
+    """A reader to which Spark pushes filters: they prune, and Spark applies them again."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         self._predicates = predicates(filters)

@@ -1,7 +1,7 @@
-"""Streaming reads: each step is handed out once, in the order of the log.
+"""Streaming reads: each step is read once, in the order of the log.
 
-An offset is the last step that was read. A stream that begins at the beginning (offset 0) gets the
-snapshot of its first batch's end, so what a replace has hidden by then is never given out.
+An offset is the last step that was read. A stream that begins at offset 0 first reads the snapshot
+as of the end of its first batch, so steps replaced by then are never read.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             check_available(self._ledger.log, step, latest, self._options)
 
         if self._options.consumer:
-            # From here on retention keeps what this consumer is about to read.
+            # From now on retention keeps the steps that this consumer will read.
             consumers.start_consumer(self._store, self._options.consumer, step, check)
         else:
             check()
@@ -81,7 +81,7 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         begin, newest = start["step"], self._last_step()
         if begin > newest:
-            message = f"step {begin} was read, but the newest is {newest}"
+            message = f"the stream has read step {begin}, but the newest step is {newest}"
             raise StepNotFound(message, path=self._store.url())
         latest = newest if self._target is None else max(self._target, begin)
         latest = resting_place(self._store, begin, latest)

@@ -90,7 +90,7 @@ def test_where_nothing_is_common_the_error_says_so() -> None:
 
 def test_of_two_common_streams_one_must_be_named() -> None:
     both = [Fed().write(0, 1).write(0, 1, 2, stream="t").exchange for _ in range(2)]
-    with pytest.raises(BadOption, match="say which stream; there are s, t") as caught:
+    with pytest.raises(BadOption, match="choose one: s, t") as caught:
         ffq.cut(both)
     assert caught.value.option == "stream"
     assert ffq.cut(both, stream="s").batch == 1

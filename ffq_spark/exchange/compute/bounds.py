@@ -1,4 +1,4 @@
-"""The least and greatest value of columns, and how often they are null, from manifests alone."""
+"""Compute the minimum, maximum and null count of columns from manifests alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ffq_spark.format.texts import as_binary, is_text
 
 @dataclass(frozen=True)
 class Bounds:
-    """Of one column; both ends are None if it has no value but nulls. Times are integers.
+    """The bounds of one column; both ends are None if all values are null. Times are integers.
 
     Strings are compared as bytes, as Spark does.
     """
@@ -25,15 +25,15 @@ class Bounds:
 
 
 def bounds(tables: Iterable[pa.Table], columns: Sequence[str]) -> dict[str, Bounds]:
-    """Bounds of those columns that all parts have exact ones of.
+    """Compute the bounds of the columns for which every part has exact ones.
 
     >>> stats = pa.array([{"k": {"min": 1, "max": 5, "nulls": 0}}])
     >>> bounds([pa.table({"rows": [3], "stats": stats})], ["k", "v"])
     {'k': Bounds(least=1, greatest=5, nulls=0)}
     """
     parts = [table for table in tables if table.num_rows]
-    found = {name: _merged([_of_table(table, name) for table in parts]) for name in columns}
-    known = {name: of for name, of in found.items() if of is not None}
+    merged = {name: _merged([_of_table(table, name) for table in parts]) for name in columns}
+    known = {name: of for name, of in merged.items() if of is not None}
     texts = {field.name for table in parts for field in _stats(table) if _is_text(field)}
     decoded = {name: _decoded(of) if name in texts else of for name, of in known.items()}
     return {name: of for name, of in decoded.items() if of is not None}
@@ -48,7 +48,7 @@ def _is_text(field: pa.Field) -> bool:
 
 
 def _decoded(bounds: Bounds) -> Bounds | None:
-    """Bounds as str, unless one of them is no UTF-8."""
+    """Decode bounds to str; None if one of them is not UTF-8."""
     ends = (bounds.least, bounds.greatest)
     try:
         least, greatest = (None if end is None else end.decode() for end in ends)
@@ -65,7 +65,7 @@ def _of_table(table: pa.Table, name: str) -> Bounds | None:
     nulls = pc.struct_field(column, "nulls")
     if nulls.null_count:
         return None
-    # Where there is a value there are bounds, or they are not known: NaN is beside them.
+    # A part with values but without bounds, as NaN has none, makes them unknown.
     valued = pc.less(nulls, table["rows"])
     low, high = low.filter(valued), high.filter(valued)
     if low.null_count or high.null_count or _has_zero(low) or _has_zero(high):
@@ -74,12 +74,12 @@ def _of_table(table: pa.Table, name: str) -> Bounds | None:
     try:
         return Bounds(pc.min(low).as_py(), pc.max(high).as_py(), total)
     except UnicodeDecodeError:
-        # A string of Spark may be any bytes, one of Python may not.
+        # Spark's strings may hold any bytes, Python's may not.
         return None
 
 
 def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Values that Python can hold: its dates end at the year 9999, its text is UTF-8."""
+    """Cast to values that Python can hold: its dates end in 9999, its text is UTF-8."""
     if is_text(values.type):
         return values.cast(as_binary(values.type))
     if not pa.types.is_temporal(values.type):
@@ -88,15 +88,15 @@ def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _has_zero(values: pa.ChunkedArray) -> bool:
-    """Whether a bound is 0.0, of which there are two with one order."""
+    """Tell whether a bound is 0.0, which may stand for -0.0 and 0.0."""
     if not pa.types.is_floating(values.type):
         return False
     return bool(pc.any(pc.equal(values, 0.0)).as_py())
 
 
-def _merged(found: Sequence[Bounds | None]) -> Bounds | None:
-    known = [one for one in found if one is not None]
-    if len(known) < len(found):
+def _merged(bounds: Sequence[Bounds | None]) -> Bounds | None:
+    known = [one for one in bounds if one is not None]
+    if len(known) < len(bounds):
         return None
     low = [one.least for one in known if one.least is not None]
     high = [one.greatest for one in known if one.greatest is not None]

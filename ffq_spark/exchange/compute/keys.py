@@ -1,4 +1,4 @@
-"""Looking up rows by key: from a Python value to predicates, and to the rows that match."""
+"""Look up rows by key: make predicates of a Python value and select the matching rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ffq_spark.format.texts import array_of, is_text, text_value
 
 
 def key_predicates(exchange: ExchangeRecord, key: Any) -> list[Predicate]:
-    """A predicate for each key column.
+    """Make a predicate for each key column.
 
     >>> exchange = ExchangeRecord.of(pa.schema([("k", pa.int64())]), ["k"], 8)
     >>> key_predicates(exchange, 5)
@@ -34,37 +34,39 @@ def key_predicates(exchange: ExchangeRecord, key: Any) -> list[Predicate]:
 def _values(keys: Sequence[str], key: Any) -> Sequence[Any]:
     if isinstance(key, Mapping):
         if set(key) != set(keys):
-            raise BadOption(f"the key has the columns {', '.join(keys)}", option="keys")
+            raise BadOption(f"the key must have the columns {', '.join(keys)}", option="keys")
         return [key[name] for name in keys]
     values: tuple[Any, ...] = key if isinstance(key, tuple) else (key,)
     if len(values) != len(keys):
-        raise BadOption(f"the key has {len(keys)} columns: {', '.join(keys)}", option="keys")
+        raise BadOption(f"the key must have {len(keys)} columns: {', '.join(keys)}", option="keys")
     return values
 
 
 def _typed(name: str, kind: pa.DataType, value: Any) -> Any:
     if pa.types.is_nested(kind):
-        raise UnsupportedType(f"no look-up by column {name!r} of type {kind}", option="keys")
+        message = f"rows cannot be looked up by column {name!r} of type {kind}"
+        raise UnsupportedType(message, option="keys")
     try:
         if is_text(kind) and isinstance(value, str | bytes):
             return text_value(value)
         if isinstance(value, str) and not pa.types.is_string(kind):
-            # A key typed at a command line.
+            # A key from the command line.
             return pa.scalar(value).cast(kind).as_py()
         return pa.scalar(value, kind).as_py()
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise BadOption(f"{value!r} is no {kind} of column {name!r}", option="keys") from error
+        message = f"{value!r} is not of type {kind}, which column {name!r} has"
+        raise BadOption(message, option="keys") from error
 
 
 def matching_rows(batch: pa.RecordBatch, predicates: Sequence[Predicate]) -> pa.RecordBatch:
-    """The rows that equal the key, as Spark compares: null with null, NaN with NaN.
+    """Select the rows that equal the key; null equals null, and NaN equals NaN.
 
-    Where a comparison is null the row is left out.
+    A row whose comparison gives null is left out.
     """
     mask = None
     for predicate in predicates:
-        found = _equals(batch.column(predicate.column), predicate.values[0])
-        mask = found if mask is None else pc.and_(mask, found)
+        equal = _equals(batch.column(predicate.column), predicate.values[0])
+        mask = equal if mask is None else pc.and_(mask, equal)
     return batch.filter(mask)
 
 

@@ -1,4 +1,4 @@
-"""Merging sorted runs of batches in bounded memory: one or two batches of each run are held."""
+"""Merge sorted runs of batches, holding one or two batches of each run in memory."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ffq_spark.format.ordering import sort_indices
 def merge_sorted(
     runs: Sequence[Iterator[pa.RecordBatch]], by: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Batches in order, from runs that are each in order; equal rows keep the order of the runs.
+    """Merge runs that are each sorted; equal rows keep the order of the runs.
 
-    Each round gives out the rows that no later row can precede: those up to the smallest of the
-    last rows in hand.
+    Each round yields the rows that no later row can precede: those up to the smallest of the last
+    rows held.
 
     >>> def run(*values):
     ...     return iter([pa.record_batch({"k": [value]}) for value in values])
@@ -37,9 +37,9 @@ def merge_sorted(
 
 
 class _Head:
-    """The next rows of a run: at least half a batch, while the run lasts.
+    """The next rows of a run: at least half a batch, except at the run's end.
 
-    A run with only a few rows in hand would let every round give out only a few of all the others.
+    A run that holds only a few rows would make every round yield only a few of all the others.
     """
 
     def __init__(self, run: Iterator[pa.RecordBatch]) -> None:
@@ -48,7 +48,7 @@ class _Head:
         self.rows: Any = None
 
     def fill(self) -> bool:
-        """Read on if few rows are in hand; False at the end of the run."""
+        """Read the next batch if few rows are held; return False at the end of the run."""
         while (held := self.rows.num_rows if self.rows else 0) * 2 <= self._full:
             batch = next((batch for batch in self._run if batch.num_rows), None)
             if batch is None:
@@ -58,14 +58,14 @@ class _Head:
         return True
 
     def take(self, count: int) -> pa.RecordBatch:
-        """The first rows, which are then no longer in hand."""
+        """Remove the first rows and return them."""
         taken = self.rows.slice(0, count)
         self.rows = self.rows.slice(count)
         return taken
 
 
 def _ready(heads: Sequence[pa.RecordBatch], by: Sequence[str]) -> list[int]:
-    """How many rows of each head come before or at the smallest of their last rows."""
+    """Count for each head the rows up to the smallest of all heads' last rows."""
     ends = np.cumsum([head.num_rows for head in heads])
     order = row_order(pa.concat_batches(heads), by)
     place = np.empty(len(order), np.int64)
@@ -77,11 +77,11 @@ def _ready(heads: Sequence[pa.RecordBatch], by: Sequence[str]) -> list[int]:
 
 
 def row_order(rows: pa.RecordBatch, by: Sequence[str], *, stable: bool = True) -> NDArray[Any]:
-    """Where the rows of a batch are found in order; if `stable`, equal rows keep their places."""
+    """Return the row numbers of a batch in sorted order; `stable` keeps the order of equal rows."""
     columns = [rows.column(name) for name in by]
     order: NDArray[Any]
     if len(columns) == 1 and (words := _words(columns[0])) is not None:
-        # NumPy's stable sort finds the runs that are sorted already, and only merges them.
+        # NumPy's stable sort detects sorted runs and only merges them.
         order = np.argsort(words, kind="stable" if stable else "quicksort")
     else:
         order = sort_indices(columns).to_numpy()
@@ -89,7 +89,7 @@ def row_order(rows: pa.RecordBatch, by: Sequence[str], *, stable: bool = True) -
 
 
 def _words(column: pa.Array) -> NDArray[Any] | None:
-    """A column as integers of the same order, if it has such a form as it is."""
+    """View a column as integers of the same order; None if that needs a conversion."""
     kind = column.type
     if column.null_count or not (pa.types.is_signed_integer(kind) or pa.types.is_temporal(kind)):
         return None

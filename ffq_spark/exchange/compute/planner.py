@@ -1,7 +1,7 @@
-"""Which partitions are read together: FFQ's adaptive planning, a pure function of sizes.
+"""Plan which partitions one task reads: FFQ's adaptive planning, a pure function of sizes.
 
 Neighbouring partitions are joined up to a target size; a heavy one is split into shards. The plan
-depends on sizes and numbers of pieces alone, never on the order of map tasks.
+depends only on sizes and numbers of parts, never on the order of map tasks.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ def plan(
     max_tasks: int = 0,
     pieces: Mapping[int, int] | None = None,
 ) -> list[TaskParts]:
-    """Group the partitions that have bytes; `max_tasks` 0 sets no limit.
+    """Plan the tasks for partitions of these sizes; `max_tasks` 0 sets no limit.
 
-    `pieces` tells of how many each partition consists: it cannot have more shards.
+    `pieces` is the number of parts of each partition, which limits its number of shards.
 
-    >>> [group.partitions for group in plan({0: 10, 1: 15, 2: 5, 3: 20}, target=25)]
+    >>> [task.partitions for task in plan({0: 10, 1: 15, 2: 5, 3: 20}, target=25)]
     [(0, 1), (2, 3)]
     """
     groups = _joined(sizes, target)
@@ -99,7 +99,7 @@ def _sharded(
 
 
 def _heavy(observed: Sequence[int], target: int) -> Callable[[int], bool]:
-    """Whether a partition of a size is to be split, given the sizes of all, ascending."""
+    """Return a test for sizes of partitions to split, given the sizes of all, ascending."""
     if not observed:
         return lambda size: False
     p50, p95, p99 = (_percentile(observed, share) for share in (50, 95, 99))
@@ -115,6 +115,6 @@ def _heavy(observed: Sequence[int], target: int) -> Callable[[int], bool]:
 
 
 def _percentile(ascending: Sequence[int], share: int) -> int:
-    """The nearest-rank percentile."""
+    """Return the nearest-rank percentile."""
     rank = -(-share * len(ascending) // 100)
     return ascending[max(rank, 1) - 1]

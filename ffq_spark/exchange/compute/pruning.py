@@ -1,4 +1,4 @@
-"""What a filter allows to leave unread. Pruning only ever skips what cannot match."""
+"""Find the partitions and parts that a filter leaves out because no row can match."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _FEW_VALUES = 64
 
 @dataclass(frozen=True)
 class Predicate:
-    """A condition on one column, all of which must hold: `in`, `<`, `<=`, `>`, `>=`.
+    """A condition on one column: `in`, `<`, `<=`, `>` or `>=`. A row must meet all predicates.
 
-    `in` stands for equality too; None among its values means that null matches. A string that is
-    no UTF-8 is given as bytes.
+    `in` also expresses equality; None among its values means that null matches. A string that is
+    not UTF-8 is given as bytes.
     """
 
     column: str
@@ -36,7 +36,7 @@ class Predicate:
 def matching_partitions(
     exchange: ExchangeRecord, predicates: Iterable[Predicate]
 ) -> frozenset[int] | None:
-    """The partitions that can hold matching rows, or None if all can.
+    """Return the partitions that can hold matching rows, or None if all can.
 
     >>> exchange = ExchangeRecord.of(pa.schema([("k", pa.int64())]), ["k"], 64)
     >>> sorted(matching_partitions(exchange, [Predicate("k", "in", (1, 2))]))
@@ -71,7 +71,7 @@ def matching_partitions(
 
 
 def _spellings(values: list[Any], kind: pa.DataType, hash: str) -> list[Any]:
-    """Equal values with different bits: FFQ hashes the bits of a float, Spark its value."""
+    """Add equal values with other bits: FFQ hashes the bits of a float, Spark its value."""
     if hash == "spark" or not pa.types.is_floating(kind):
         return values
     if any(value != value for value in values):
@@ -80,7 +80,7 @@ def _spellings(values: list[Any], kind: pa.DataType, hash: str) -> list[Any]:
 
 
 def may_match(manifest: pa.Table, predicates: Sequence[Predicate]) -> NDArray[np.bool_]:
-    """For each part, whether its statistics allow a row that meets all predicates."""
+    """Tell for each part whether its statistics allow a row that meets all predicates."""
     keep = np.ones(manifest.num_rows, np.bool_)
     if "stats" not in manifest.schema.names or not manifest.num_rows:
         return keep
@@ -89,7 +89,7 @@ def may_match(manifest: pa.Table, predicates: Sequence[Predicate]) -> NDArray[np
         if stats.type.get_field_index(predicate.column) < 0:
             continue
         bounds = pc.struct_field(stats, predicate.column)
-        # A part whose step has no such statistics may hold anything.
+        # A part without these statistics may hold any value.
         known = bounds.is_valid() if bounds.null_count else None
         try:
             allowed = _allows(bounds if known is None else bounds.filter(known), predicate)
@@ -103,7 +103,7 @@ def may_match(manifest: pa.Table, predicates: Sequence[Predicate]) -> NDArray[np
 
 
 def _allows(bounds: pa.StructArray, predicate: Predicate) -> NDArray[np.bool_]:
-    # Of structs that are all there, so nothing hides their children.
+    # No struct is null here, so no validity hides its children.
     low, high, nulls = (bounds.field(name) for name in ("min", "max", "nulls"))
     if predicate.op == "in":
         values = [value for value in predicate.values if value is not None]
@@ -120,7 +120,7 @@ def _allows(bounds: pa.StructArray, predicate: Predicate) -> NDArray[np.bool_]:
 
 
 def _spans(values: list[Any]) -> list[tuple[Any, Any]]:
-    """The values, each alone; where that would take long, from the least to the greatest."""
+    """Return each value as a span; many values become one span from the least to the greatest."""
     if len(values) <= _FEW_VALUES or any(value != value for value in values):
         return [(value, value) for value in values]
     return [(min(values), max(values))]
@@ -136,8 +136,8 @@ def _at_least(bound: pa.Array, value: Any, *, strict: bool = False) -> NDArray[n
 
 def _compare(compare: Any, bound: pa.Array, value: Any) -> NDArray[np.bool_]:
     if value != value:
-        # NaN is above every number for Spark and beside them all for Arrow.
+        # Spark sorts NaN above every number; Arrow's comparisons are false.
         return np.ones(len(bound), np.bool_)
-    found = compare(bound, array_of([value], bound.type)[0])
-    result: NDArray[np.bool_] = found.fill_null(True).to_numpy(zero_copy_only=False)
+    compared = compare(bound, array_of([value], bound.type)[0])
+    result: NDArray[np.bool_] = compared.fill_null(True).to_numpy(zero_copy_only=False)
     return result

@@ -1,4 +1,4 @@
-"""The partition of every row of an exchange, from the values of its keys."""
+"""Compute the partition of every row of an exchange from the values of its keys."""
 
 from __future__ import annotations
 
@@ -47,6 +47,6 @@ def check_placed(exchange: ExchangeRecord, batch: pa.RecordBatch, reduce: int, p
 
 
 def _normalised(column: pa.Array) -> pa.Array:
-    """Replace -0.0 by 0.0, and every NaN by one."""
+    """Replace -0.0 by 0.0, and every NaN by the same NaN."""
     zero, nan = (pa.scalar(value, column.type) for value in (0.0, math.nan))
     return pc.if_else(pc.is_nan(column), nan, pc.add(column, zero))

@@ -1,4 +1,4 @@
-"""Sorting rows in bounded memory: what exceeds it is sorted in pieces and merged."""
+"""Sort rows in bounded memory: larger inputs are sorted in pieces, spilled and merged."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def sort_rows(
     *,
     stable: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """The same rows in Spark's ascending order of some of their columns.
+    """Sort rows in Spark's ascending order of some columns.
 
-    If `stable`, equal rows keep theirs; that takes longer, unless the rows are a few sorted runs.
+    `stable` keeps the order of equal rows, which takes longer unless the rows are few sorted runs.
 
     >>> rows = [pa.record_batch({"k": [3, 1]}), pa.record_batch({"k": [None, 2]})]
     >>> [batch["k"].to_pylist() for batch in sort_rows(rows, ["k"])]
@@ -61,7 +61,7 @@ def _sorted(
 def check_sorted(
     batches: Iterable[pa.RecordBatch], by: Sequence[str], path: str
 ) -> Iterator[pa.RecordBatch]:
-    """The batches of a part as they are; an error if they are not sorted by these columns."""
+    """Return the batches of a part unchanged; raise CorruptPart if they are not sorted."""
     last: pa.RecordBatch | None = None
     for batch in batches:
         if by and batch.num_rows:

@@ -1,4 +1,4 @@
-"""Bytes on local disk that are used as if they were in memory, and take none while nobody looks."""
+"""Spill bytes to local disk and use them as mapped memory, which can be released at any time."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ffq_spark.errors import StoreFailed
 
 
 def spill_directory() -> str:
-    """Where Spark keeps its own temporary files, else the system's place."""
+    """Return Spark's directory for temporary files, or else the system's."""
     first = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
     return first if first and os.path.isdir(first) else tempfile.gettempdir()
 
 
 class Spilled:
-    """A file without a name, mapped: its pages come when they are used, and go with `forget`.
+    """An unnamed, memory-mapped file; `forget` releases the pages that were used.
 
     >>> spilled = Spilled.of_pieces([b"ab", pa.py_buffer(b"c")])
     >>> spilled.forget()
@@ -32,21 +32,21 @@ class Spilled:
     """
 
     def __init__(self, fill: Callable[[SpillFile], None]) -> None:
-        with _disk_blamed():
+        with _disk_errors():
             file = tempfile.TemporaryFile(  # noqa: SIM115
                 prefix="ffq-", dir=spill_directory(), buffering=0
             )
         with file:
             fill(SpillFile(file))
-            with _disk_blamed():
-                # Nothing cannot be mapped.
+            with _disk_errors():
+                # mmap refuses empty files.
                 size = file.tell()
                 self._map = mmap.mmap(file.fileno(), size, prot=mmap.PROT_READ) if size else None
         self.data = pa.py_buffer(self._map or b"")
 
     @classmethod
     def of_pieces(cls, pieces: Iterable[Any]) -> Spilled:
-        """These bytes."""
+        """Spill the concatenation of some bytes."""
 
         def fill(file: SpillFile) -> None:
             for piece in pieces:
@@ -56,17 +56,17 @@ class Spilled:
 
     @classmethod
     def of_batches(cls, batches: Iterable[pa.RecordBatch]) -> Spilled:
-        """An Arrow stream of batches, of which there is at least one."""
+        """Spill at least one batch as an Arrow stream."""
         return cls(lambda file: file.write_stream(batches))
 
     def forget(self) -> None:
-        """Let go of the pages that were used so far; whoever uses one again gets it again."""
+        """Release the pages that were used so far; they are read again when they are used again."""
         if self._map is not None:
             self._map.madvise(mmap.MADV_DONTNEED)
 
 
 class SpillFile(io.RawIOBase):
-    """What is spilled on its way to disk."""
+    """A writable stream to the file that is being spilled."""
 
     def __init__(self, file: io.FileIO) -> None:
         self._file = file
@@ -78,15 +78,15 @@ class SpillFile(io.RawIOBase):
         return self._file.tell()
 
     def write(self, data: Any) -> int:
-        """Write all of these bytes."""
+        """Write all bytes; a short write is continued."""
         left = memoryview(data)
-        with _disk_blamed():
+        with _disk_errors():
             while left:
                 left = left[self._file.write(left) :]
         return len(data)
 
     def write_stream(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Write an Arrow stream of batches, of which there is at least one."""
+        """Write at least one batch as an Arrow stream."""
         source = iter(batches)
         first = next(source)
         with pa.ipc.new_stream(pa.PythonFile(self, "w"), first.schema) as writer:
@@ -95,10 +95,11 @@ class SpillFile(io.RawIOBase):
 
 
 @contextmanager
-def _disk_blamed() -> Iterator[None]:
-    """An error of the disk is not one of the bytes, and names no path: callers may be elsewhere."""
+def _disk_errors() -> Iterator[None]:
+    """Raise StoreFailed for an error of the disk, which must not be taken for a corrupt part."""
     try:
         yield
     except OSError as error:
-        told = error.strerror or type(error).__name__
-        raise StoreFailed(f"cannot keep bytes on local disk meanwhile: {told}") from error
+        reason = error.strerror or type(error).__name__
+        message = f"cannot spill to local disk in {spill_directory()}: {reason}"
+        raise StoreFailed(message) from error

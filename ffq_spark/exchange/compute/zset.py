@@ -1,4 +1,4 @@
-"""Rows with an integer weight are a Z-set: a row counts as often as the sum of its weights says.
+"""Consolidate Z-sets: rows with an integer weight, whose sum is the number of times a row counts.
 
 Two rows are the same row if all their other columns are equal in the sense of `format.digest`:
 null equals null, every NaN is one value, -0.0 is 0.0, lists and maps count in their order.
@@ -25,26 +25,26 @@ _EXACT = pa.decimal128(38, 0)
 
 
 def check_weight(schema: pa.Schema, name: str) -> None:
-    """Refuse a weight column that is missing or is no signed integer.
+    """Refuse a weight column that is missing or not a signed integer.
 
     >>> check_weight(pa.schema([("k", pa.string()), ("w", pa.int64())]), "w")
     >>> check_weight(pa.schema([("w", pa.float64())]), "w")
     Traceback (most recent call last):
     ...
-    ffq_spark.errors.UnsupportedType: [FFQ_UNSUPPORTED_TYPE] column 'w' of type double is no \
-weight: only signed integers are (option weightColumn). Cast the column to a supported type, or \
-leave it out
+    ffq_spark.errors.UnsupportedType: [FFQ_UNSUPPORTED_TYPE] column 'w' of type double cannot \
+be a weight: it must be a signed integer (option weightColumn). Cast the column to a supported \
+type, or leave it out
     """
     kind = require_column(schema, name, "weightColumn").type
     if not pa.types.is_signed_integer(kind):
-        message = f"column {name!r} of type {kind} is no weight: only signed integers are"
+        message = f"column {name!r} of type {kind} cannot be a weight: it must be a signed integer"
         raise UnsupportedType(message, option="weightColumn")
 
 
 def consolidate(table: pa.Table, weight: str) -> pa.Table:
-    """Each row once, with the sum of its weights; rows whose sum is 0 vanish.
+    """Give each row once, with the sum of its weights; drop rows whose sum is 0.
 
-    Of equal rows the first one stays, at its place and with its own sign of zero.
+    Of equal rows the first one stays, in its place and with its own sign of zero.
 
     >>> rows = pa.table({"k": ["a", "b", "a", None], "w": [1, 1, -1, 2]})
     >>> consolidate(rows, "w").to_pylist()
@@ -53,14 +53,14 @@ def consolidate(table: pa.Table, weight: str) -> pa.Table:
     check_weight(table.schema, weight)
     weights = table[weight]
     if weights.null_count:
-        message = f"column {weight!r} has {weights.null_count} nulls, and each row needs a weight"
+        message = f"column {weight!r} has {weights.null_count} nulls; each row needs a weight"
         raise BadOption(message, option="weightColumn")
     if not table.num_rows:
         return table
-    found = _sums(_row_words(table.drop_columns([weight])), weights)
-    sums = _narrowed(found["weight_sum"], table.schema.field(weight))
+    summed = _sums(_row_words(table.drop_columns([weight])), weights)
+    sums = _narrowed(summed["weight_sum"], table.schema.field(weight))
     kept = pc.not_equal(sums, 0)
-    first = found["at_min"].filter(kept)
+    first = summed["at_min"].filter(kept)
     columns = [
         sums.filter(kept) if field.name == weight else _taken(column, first, field)
         for column, field in zip(table.columns, table.schema, strict=True)
@@ -69,7 +69,7 @@ def consolidate(table: pa.Table, weight: str) -> pa.Table:
 
 
 def _sums(words: Sequence[Words], weights: pa.ChunkedArray) -> pa.Table:
-    """Where each row is first, and the exact sum of its weights, in the order of first places."""
+    """Return the first position and the exact sum of weights of each row, by first position."""
     names = [str(position) for position in range(len(words))]
     places = np.arange(len(weights))
     table = pa.table([*words, places, weights.cast(_EXACT)], [*names, "at", "weight"])
@@ -102,10 +102,10 @@ def _row_words(table: pa.Table) -> list[Words]:
 
 
 def _words(array: pa.Array) -> list[Words]:
-    """Columns of numbers that are all equal exactly where the values are.
+    """Return columns of numbers that are equal in two rows exactly if the values are.
 
-    Nothing here relies on hashes alone: bytes are numbered by Arrow's dictionary of them, and a
-    list is the bytes of its elements' words.
+    No hash decides alone: bytes are numbered by Arrow's dictionary, and a list becomes the bytes
+    of its elements' numbers.
     """
     array = plain(array)
     kind = array.type
@@ -124,7 +124,7 @@ def _words(array: pa.Array) -> list[Words]:
 
 def _lists_as_bytes(array: pa.Array) -> pa.Array:
     elements = array.flatten()
-    # Elements that can only be null still count.
+    # Elements that are always null still count.
     words = _words(elements) or [np.zeros(len(elements), np.int64)]
     offsets = np.zeros(len(array) + 1, np.int64)
     np.cumsum(lengths_of(array) * (8 * len(words)), out=offsets[1:])

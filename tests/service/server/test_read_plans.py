@@ -107,5 +107,5 @@ def test_a_key_is_not_taken_for_another_that_python_calls_equal(
     remote = connect({"x": two_steps.root}).exchange("x")
     for one in (1, 1.0):
         assert remote.read(key=[one], as_of_step=1).read_all()["id"].to_pylist() == [1]
-    with pytest.raises(BadOption, match="True is no int64"):
+    with pytest.raises(BadOption, match="True is not of type int64"):
         remote.read(key=[True], as_of_step=1)
