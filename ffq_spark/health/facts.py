@@ -44,31 +44,31 @@ class Facts:
 
     @property
     def has_plugin(self) -> bool:
-        """Whether spark.plugins names the plugin."""
+        """Return whether spark.plugins names the plugin."""
         return self.lists("spark.plugins")
 
     @property
     def plugin_works(self) -> bool:
-        """Whether the plugin is set and built for this Spark; on another one it stays off."""
+        """Return whether the plugin is set and built for this Spark; elsewhere it is off."""
         return self.has_plugin and (not self.spark or self.spark.startswith(SPARK))
 
     def lists(self, name: str) -> bool:
-        """Whether the classes that a setting lists include ours."""
+        """Return whether the classes that a setting lists include ours."""
         return BRIDGE[name] in (entry.strip() for entry in self.get(name).split(","))
 
     @property
     def master(self) -> str:
-        """The address of the cluster manager, spark.master."""
+        """Return the address of the cluster manager, spark.master."""
         return self.get("spark.master")
 
     @property
     def in_containers(self) -> bool:
-        """Whether executors run in containers, which are killed if they exceed their memory."""
+        """Return whether executors run in containers, which are killed if they exceed memory."""
         return self.master.startswith(_CONTAINERS)
 
     @property
     def cores(self) -> int:
-        """The number of tasks that one executor runs at the same time."""
+        """Return the number of tasks that one executor runs at the same time."""
         local = _LOCAL.match(self.master)
         if local:
             return (os.cpu_count() or 1) if local[1] == "*" else int(local[1])
@@ -77,7 +77,7 @@ class Facts:
 
     @property
     def buffer_bytes(self) -> int:
-        """The memory that one write task may use for its buffer."""
+        """Return the memory that one write task may use for its buffer."""
         return WriteOptions.resolve({}, self.settings).max_buffer_bytes
 
     def bytes(self, name: str, default: str, unit: int = 1 << 20) -> int:

@@ -88,7 +88,7 @@ def attempt_directory(path: str) -> str | None:
 
 
 def is_in_attempt(directory: str) -> bool:
-    """Whether a directory is an attempt directory or lies in one.
+    """Return whether a directory is an attempt directory or lies in one.
 
     >>> is_in_attempt("shuffle/7/0/3/1"), is_in_attempt("shuffle/7/0/3")
     (True, False)

@@ -33,7 +33,7 @@ class SparkTask:
 
     @property
     def attempt(self) -> int:
-        """The number of the attempt directory that this task writes."""
+        """Return the number of the attempt directory that this task writes."""
         return paths.spark_attempt(self.task)
 
 

@@ -250,7 +250,7 @@ class _GcRun:
             yield Directory(directory.path, files)
 
     def _is_live(self, path: str) -> bool:
-        """Whether a file's query has not ended: an upload may take longer than the TTL."""
+        """Return whether a file's query is unfinished: an upload may take longer than the TTL."""
         name = path.removeprefix(f"{paths.MANIFESTS}/").removeprefix(f"{paths.DATA}/")
         query = paths.parse_number(name.partition("/")[0].removesuffix(".arrow"))
         if query is None or self._store.read_optional(paths.query(query)) is None:

@@ -54,7 +54,7 @@ class VerifyReport:
 
     @property
     def ok(self) -> bool:
-        """Whether there are no findings."""
+        """Return whether the verification found no damage."""
         return not self.findings
 
 

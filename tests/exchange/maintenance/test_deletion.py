@@ -66,7 +66,7 @@ TREES: dict[str, Callable[[Scene, int], Any]] = {
 }
 
 
-def peak_of_a_sweep(scene: Scene, **options: Any) -> tuple[int, GcReport]:
+def peak_of_a_gc_run(scene: Scene, **options: Any) -> tuple[int, GcReport]:
     tracemalloc.start()
     try:
         report = scene.gc(now_ms() + DAY_MS, **options)
@@ -81,14 +81,14 @@ def test_ten_times_the_directories_take_no_more_memory(
 ) -> None:
     monkeypatch.setattr(deletion, "_PAGE_FILES", 50)
     peaks = []
-    # The first sweep pays for what is made once.
+    # The first run also pays for what Python allocates once.
     for directories in (60, 60, 600):
         scene = Scene(Place(str(tmp_path / f"{len(peaks)}")))
         TREES[kind](scene, directories)
-        dry, told = peak_of_a_sweep(scene, dry_run=True)
-        real, report = peak_of_a_sweep(scene)
-        assert report.attempts == told.attempts >= directories - 2
-        assert report.problems == [] and report.files == told.files
+        dry, dry_report = peak_of_a_gc_run(scene, dry_run=True)
+        real, report = peak_of_a_gc_run(scene)
+        assert report.attempts == dry_report.attempts >= directories - 2
+        assert report.problems == [] and report.files == dry_report.files
         peaks.append(max(dry, real))
     # The paths alone would be more.
     assert peaks[2] < peaks[1] + 540 * 2 * 50
@@ -128,7 +128,7 @@ class Dead(BaseException):
 
 
 @pytest.mark.parametrize("rule", ["ffq", "registered"])
-def test_a_sweep_without_records_that_dies_anywhere_is_finished_by_the_next(
+def test_a_gc_run_without_records_that_dies_anywhere_is_finished_by_the_next(
     tmp_path: Path, rule: str
 ) -> None:
     for survived in range(100):
@@ -157,7 +157,7 @@ def test_a_sweep_without_records_that_dies_anywhere_is_finished_by_the_next(
             assert survived == 4
             return
         assert [path.name for path in (root / "shuffle/7/0/0").iterdir()] == ["2"]
-    raise AssertionError("the sweep never came to its end")
+    raise AssertionError("gc never came to its end")
 
 
 def test_a_map_task_that_cannot_be_removed_stops_no_other(tmp_path: Path) -> None:

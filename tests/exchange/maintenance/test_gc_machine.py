@@ -48,7 +48,7 @@ STOPS = st.sampled_from(
     ["create _ffq/queries", "create _ffq/steps", "delete", "list", "read", "write", "never"]
 )
 RIVALS = st.sampled_from(["attempt", "commit", "end", "gc"])
-COLLECTOR_STOPS = st.sampled_from(["create _ffq/queries", "list _ffq/queries", "delete"])
+GC_STOPS = st.sampled_from(["create _ffq/queries", "list _ffq/queries", "delete"])
 RIVAL_STOPS = st.sampled_from(["create _ffq/queries", "create _ffq/steps", "delete", "never"])
 CLAIMS = st.sampled_from(["roll_back", "claim_hold", "consume"])
 CLAIM_STOPS = st.sampled_from(
@@ -76,7 +76,7 @@ class Query:
     lapsed: bool = False
 
 
-class CleanupMachine(RuleBasedStateMachine):
+class GcMachine(RuleBasedStateMachine):
     """One exchange, any number of everybody."""
 
     transitions = 0
@@ -220,7 +220,7 @@ class CleanupMachine(RuleBasedStateMachine):
         """Any process, up to just before an operation of this kind, or to its end."""
         getattr(self, kind)(self.recent(which), number).advance_to(until)
 
-    @rule(driver=DRIVERS, number=ANY, kind=RIVALS, stop=COLLECTOR_STOPS, until=RIVAL_STOPS)
+    @rule(driver=DRIVERS, number=ANY, kind=RIVALS, stop=GC_STOPS, until=RIVAL_STOPS)
     def wake_during_gc(self, driver: int, number: int, kind: str, stop: str, until: str) -> None:
         """A driver that counts as lost resumes while gc is about to fence its query."""
         query = self.begin("append", driver)
@@ -353,7 +353,7 @@ class CleanupMachine(RuleBasedStateMachine):
 
 
 def run(examples: int, transitions: int) -> None:
-    class Campaign(CleanupMachine):
+    class Campaign(GcMachine):
         pass
 
     Campaign.transitions = 0
