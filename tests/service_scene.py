@@ -37,7 +37,7 @@ def rows(first: int, count: int, width: int = 8) -> pa.RecordBatch:
 
 
 def random_rows(count: int, width: int) -> pa.RecordBatch:
-    """Rows whose texts no codec makes much smaller."""
+    """Return rows with random texts, which codecs cannot compress."""
     texts = np.random.default_rng(1).integers(32, 127, count * width, np.uint8)
     offsets = np.arange(0, (count + 1) * width, width, dtype=np.int32)
     names = pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(texts))
@@ -80,7 +80,7 @@ def free_port() -> int:
 
 
 class ServerProcess:
-    """`ffq-spark serve` as a process that may be killed and started again."""
+    """A process of `ffq-spark serve` that can be killed and started again."""
 
     def __init__(self, *arguments: str, port: int = 0) -> None:
         self._command = [COMMAND, "serve", "--json", "--port", str(port), *arguments]
@@ -111,7 +111,7 @@ def serving(*arguments: str, port: int = 0) -> Iterator[ServerProcess]:
 
 
 class Caller:
-    """gRPC without Flight's client: what is really on the wire."""
+    """A gRPC caller without Flight's client, to see the statuses on the wire."""
 
     def __init__(self, port: int) -> None:
         self._channel = grpc.insecure_channel(f"127.0.0.1:{port}")
@@ -123,7 +123,7 @@ class Caller:
         self._channel.close()
 
     def do_get(self, ticket: bytes) -> tuple[grpc.StatusCode, str, bytes]:
-        """Status, message and rich status of a DoGet."""
+        """Call DoGet and return its status, message and rich status."""
         request = b"\x0a" + _length(len(ticket)) + ticket
         call = self._channel.unary_stream("/arrow.flight.protocol.FlightService/DoGet")
         try:
@@ -136,15 +136,15 @@ class Caller:
 
 
 def _length(number: int) -> bytes:
-    found = b""
+    varint = b""
     while number > 127:
-        found += bytes([number & 127 | 128])
+        varint += bytes([number & 127 | 128])
         number >>= 7
-    return found + bytes([number])
+    return varint + bytes([number])
 
 
 class Peak:
-    """The most memory that a process has had, looked at all the time."""
+    """The peak memory of a process, sampled while the block runs."""
 
     def __init__(self, pid: int) -> None:
         self._process = psutil.Process(pid)

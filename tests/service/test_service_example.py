@@ -1,4 +1,4 @@
-"""The example runs, and DuckDB finds the same through the service as in the files."""
+"""The example runs, and DuckDB returns the same rows through the service and from files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def test_the_example_runs() -> None:
     done = subprocess.run([sys.executable, EXAMPLE], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     lines = dict(line.split(":", 1) for line in done.stdout.splitlines() if ":" in line)
-    found = {name: text.strip() for name, text in lines.items()}
-    assert found["DuckDB, Flight"] == found["DuckDB, files"]
-    assert found["Polars, Flight"] == "500 customers"
-    assert found["pandas, files"] == "100000 rows"
+    results = {name: text.strip() for name, text in lines.items()}
+    assert results["DuckDB, Flight"] == results["DuckDB, files"]
+    assert results["Polars, Flight"] == "500 customers"
+    assert results["pandas, files"] == "100000 rows"

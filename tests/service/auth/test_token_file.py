@@ -20,10 +20,10 @@ def command(name: str, file: Path) -> subprocess.Popen[bytes]:
 
 
 def make(name: str, file: Path) -> tuple[int, str]:
-    """The exit code of `ffq-spark token`, and what it said."""
+    """Run `ffq-spark token` and return its exit code and output."""
     process = command(name, file)
-    told, complaint = process.communicate()
-    return process.returncode, (told or complaint).decode()
+    output, errors = process.communicate()
+    return process.returncode, (output or errors).decode()
 
 
 def names(file: Path) -> list[str]:
@@ -87,7 +87,7 @@ def test_a_link_is_followed_and_stays(tmp_path: Path, dangling: bool) -> None:
 
 
 def test_a_file_that_its_group_may_read_stays_so(tmp_path: Path) -> None:
-    """A server with an account of its own reads the tokens that its administrator makes."""
+    """The server may run under another account than the administrator who adds tokens."""
     file = tmp_path / "tokens.json"
     assert make("first", file)[0] == 0
     file.chmod(0o640)
@@ -105,12 +105,12 @@ def test_a_file_that_others_may_change_is_refused(
     with pytest.raises(BadOption, match=r"chmod") as caught:
         ffq.serve({"x": root}, port=0, tokens=str(file))
     assert caught.value.option == "tokens" and str(file) in str(caught.value)
-    code, told = make("second", file)
-    assert code == 2 and "FFQ_BAD_OPTION" in told
+    code, output = make("second", file)
+    assert code == 2 and "FFQ_BAD_OPTION" in output
     # What somebody may have added is not made to look trusted.
     assert mode(file) == open_mode and names(file) == ["first"]
 
 
 def test_a_file_that_cannot_be_written_is_an_error_that_names_it(tmp_path: Path) -> None:
-    code, told = make("first", tmp_path / "none" / "tokens.json")
-    assert code == 3 and "FFQ_STORE_FAILED" in told and "none/tokens.json" in told
+    code, output = make("first", tmp_path / "none" / "tokens.json")
+    assert code == 3 and "FFQ_STORE_FAILED" in output and "none/tokens.json" in output

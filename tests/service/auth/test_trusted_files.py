@@ -28,7 +28,7 @@ def test_a_directory_in_which_anybody_may_replace_the_file_is_refused(
 
 
 def test_certificates_that_others_may_change_are_refused(tmp_path: Path, root: str) -> None:
-    """Who may change them decides who is let in, and who the server is."""
+    """Whoever can change certificates decides who has access, and who the server is."""
     authority = trustme.CA()
     made = authority.issue_cert("localhost")
     blobs = {

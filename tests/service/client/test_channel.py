@@ -18,7 +18,7 @@ from ffq_spark.service.client.channel import Channel
 
 def test_a_stream_that_cannot_go_on_says_so_at_once() -> None:
     class Cut:
-        """A service that is gone after the first rows."""
+        """A client whose connection breaks after the first rows."""
 
         asked = 0
 
@@ -28,9 +28,9 @@ def test_a_stream_that_cannot_go_on_says_so_at_once() -> None:
             raise flight.FlightUnavailableError("gone")
 
     client = Cut()
-    found = Channel(client, None, retries=8).stream(b'{"kind": "results", "query": 5}')
-    assert next(found).num_rows == 5
+    batches = Channel(client, None, retries=8).stream(b'{"kind": "results", "query": 5}')
+    assert next(batches).num_rows == 5
     started = time.monotonic()
     with pytest.raises(Unavailable, match="only streams of read tasks can be resumed"):
-        next(found)
+        next(batches)
     assert client.asked == 1 and time.monotonic() - started < 2

@@ -25,8 +25,8 @@ def test_readers_beyond_the_limit_wait_and_are_told_to_come_again(root: str) -> 
         # The place is free as soon as the first reader hangs up.
         slow.close()
         del reader
-        found = ffq.connect(service.url, retries=12).exchange("x").read().read_all()
-        assert found.num_rows == 200_000
+        table = ffq.connect(service.url, retries=12).exchange("x").read().read_all()
+        assert table.num_rows == 200_000
 
 
 def test_while_it_is_emptied_calls_finish_and_new_ones_are_refused(root: str) -> None:

@@ -37,8 +37,8 @@ def test_exchanges_are_listed_by_name_never_by_path(
     assert service.exchanges("lake/b") == ["lake/b"]
     (info,) = service.client.list_flights(b"orders", service.options)
     assert (info.total_records, info.schema.names) == (MANY + 100, ["id", "group", "name"])
-    told = json.loads(info.app_metadata)
-    assert told == {"step": 2, "keys": ["id"], "partitions": PARTITIONS}
+    metadata = json.loads(info.app_metadata)
+    assert metadata == {"step": 2, "keys": ["id"], "partitions": PARTITIONS}
     assert str(tmp_path) not in str(info)
 
 
@@ -116,8 +116,8 @@ def test_status_codes_are_ffqs(connect: Any, root: str) -> None:
             (json.dumps(wrong_key).encode(), grpc.StatusCode.INVALID_ARGUMENT, "FFQ_BAD_OPTION"),
             (ticket, grpc.StatusCode.INTERNAL, "FFQ_CORRUPT_PART"),
         ]:
-            found, text, _ = caller.do_get(data)
-            assert found is code and f"[{name}]" in text
+            status, text, _ = caller.do_get(data)
+            assert status is code and f"[{name}]" in text
             # Neither where the service lies, nor where its exchanges do.
             assert "Traceback" not in text and os.path.dirname(ffq.__file__) not in text
             assert root not in text

@@ -23,7 +23,7 @@ OPTIONS = flight.FlightCallOptions(timeout=60)
 
 
 class Target:
-    """A service over one root, with something beside the root that nobody may see."""
+    """A service over one root, beside another exchange that callers must never see."""
 
     def __init__(self, place: Path) -> None:
         self.root = place / "served" / "x"
@@ -54,7 +54,7 @@ class Target:
         self.read = {"kind": "read", "exchange": "x", "columns": ["id"], "key": [5]}
 
     def beside(self) -> dict[str, bytes]:
-        """All that lies outside the root."""
+        """Return the content of all files outside the root."""
         return {str(p): p.read_bytes() for p in self.outside.rglob("*") if p.is_file()}
 
     def close(self) -> None:
@@ -62,22 +62,22 @@ class Target:
         self.service.close()
 
     def ask(self, call: Any) -> None:
-        """Make a call; what comes back is an answer or an error of ours, and no secret."""
+        """Make a call; expect an answer or a coded error, without content from outside the root."""
         try:
-            told = repr(call())
+            answer = repr(call())
         except (flight.FlightError, pa.ArrowException) as error:
-            told = str(error)
-            assert told.startswith("[FFQ_"), told
-            assert not told.startswith("[FFQ_ERROR]"), told
-            assert "Traceback" not in told and ".py" not in told, told
-        assert CANARY not in told and str(self.root.parent.parent) not in told, told
+            answer = str(error)
+            assert answer.startswith("[FFQ_"), answer
+            assert not answer.startswith("[FFQ_ERROR]"), answer
+            assert "Traceback" not in answer and ".py" not in answer, answer
+        assert CANARY not in answer and str(self.root.parent.parent) not in answer, answer
 
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    found = Target(tmp_path_factory.mktemp("fuzz"))
-    yield found
-    found.close()
+    fuzzed = Target(tmp_path_factory.mktemp("fuzz"))
+    yield fuzzed
+    fuzzed.close()
 
 
 NAMES = st.sampled_from(
@@ -141,7 +141,7 @@ def encoded(document: Any) -> bytes:
 
 @st.composite
 def requests(draw: st.DrawFn) -> bytes | dict[str, Any]:
-    """Bytes, any JSON, or changes to make to a request that is right."""
+    """Draw bytes, any JSON, or changes to a valid request."""
     kind = draw(st.integers(0, 5))
     if kind == 0:
         return draw(st.binary(max_size=200))
@@ -154,7 +154,7 @@ def requests(draw: st.DrawFn) -> bytes | dict[str, Any]:
 
 @st.composite
 def damaged(draw: st.DrawFn, right: dict[str, Any]) -> bytes:
-    """A request that is right but for some of its bytes or fields."""
+    """Draw a request that is valid except for some bytes or fields."""
     request = draw(requests())
     if isinstance(request, bytes):
         return request
@@ -168,7 +168,7 @@ def damaged(draw: st.DrawFn, right: dict[str, Any]) -> bytes:
 
 
 def one_call(draw: Any, target: Target) -> Any:
-    """Any call that a caller can make."""
+    """Draw any call that a caller can make."""
     client = target.client
     kind = draw(st.integers(0, 6))
     if kind in (0, 1):
@@ -228,14 +228,14 @@ def test_no_call_of_many_crashes_hangs_or_sees_outside(target: Target, data: st.
 
 def test_after_all_that_the_service_gives_exact_rows(target: Target) -> None:
     connection = ffq.connect(target.service.url)
-    found = pa.Table.from_batches(list(connection.stream(encoded(target.task))))
-    assert sorted(found["id"].to_pylist()) == list(range(500))
+    table = pa.Table.from_batches(list(connection.stream(encoded(target.task))))
+    assert sorted(table["id"].to_pylist()) == list(range(500))
     assert connection.health()["readers"] == 0
     assert target.beside() == target.before
 
 
 def test_the_fuzz_would_notice_a_secret(target: Target) -> None:
-    """The measure above can fail."""
+    """Check that the assertions of `Target.ask` can fail."""
     with pytest.raises(AssertionError):
         target.ask(lambda: CANARY)
 

@@ -22,23 +22,16 @@ LIMIT = CREDITS + KEPT + FIXED
 
 
 def grown(root: str, credits: int, readers: int = READERS) -> int:
-    """The memory that a server needs for so many readers, all of whom get their rows.
+    """Return how much memory a server needs while this many readers get all rows.
 
-    The slow ones take nothing until all others have everything.
+    Slow readers stop after their first batch until all others have finished.
     """
     count = ffq.Exchange(root).info().rows
-    flags = [
-        "--server-credits",
-        str(credits),
-        "--max-readers",
-        str(readers),
-        "--drain-seconds",
-        "0",
-    ]
+    flags = ["--server-credits", str(credits), "--max-readers", str(readers)]
     with serving(f"x={root}", *flags) as server:
         warm = ffq.connect(server.url)
         warm.exchange("x").read().read_all()
-        found: list[tuple[int, int]] = []
+        sums: list[tuple[int, int]] = []
         failed: list[BaseException] = []
         fast_ones_left = threading.Semaphore(0)
         go_on = threading.Event()
@@ -52,7 +45,7 @@ def grown(root: str, credits: int, readers: int = READERS) -> int:
                         total += pc.sum(batch["id"]).as_py()
                         if slow:
                             go_on.wait()
-                    found.append((number, total))
+                    sums.append((number, total))
             except BaseException as error:
                 failed.append(error)
             finally:
@@ -65,12 +58,12 @@ def grown(root: str, credits: int, readers: int = READERS) -> int:
                 thread.start()
             for _ in range(readers - SLOW):
                 fast_ones_left.acquire()
-            assert len(found) + len(failed) == readers - SLOW
+            assert len(sums) + len(failed) == readers - SLOW
             go_on.set()
             for thread in threads:
                 thread.join()
         assert not failed
-        assert found == [(count, count * (count - 1) // 2)] * readers
+        assert sums == [(count, count * (count - 1) // 2)] * readers
         health = warm.health()
         assert (health["readers"], health["waiting"]) == (0, 0)
     print(f"{(memory.peak - memory.before) / 2**20:.0f} MiB for {readers} readers")
@@ -93,14 +86,14 @@ def test_64_readers_8_of_them_slow_all_get_their_rows_within_the_credits(
 
 
 def test_compressed_parts_need_memory_for_one_column_more(root: str) -> None:
-    """As it lies in the file, and as it is without compression; whoever reads it, one at a time."""
+    """One reader at a time holds a column both compressed and decompressed."""
     write(root, random_rows(ROWS, WIDTH), partitions=2, compression="lz4")
     column = ROWS * WIDTH // 2
     assert grown(root, CREDITS) < LIMIT + 2 * column
 
 
 def test_the_measure_of_memory_can_fail(root: str) -> None:
-    """Readers who may hold a part each exceed what readers with a share are held to."""
+    """Readers with a budget for a whole part need more than the limit of the tests above."""
     write(root, random_rows(ROWS, WIDTH), partitions=2)
     assert grown(root, CREDITS << 8, readers=16) > LIMIT
 
@@ -122,9 +115,9 @@ def test_a_server_that_is_killed_and_started_anew_gives_exact_rows(root: str, la
                 server.kill()
                 server.start()
         assert number > 90
-        found = pa.Table.from_batches(batches)
-        assert sorted(found["id"].to_pylist()) == list(range(count))
-        assert found.num_rows == local.info().rows == count
+        table = pa.Table.from_batches(batches)
+        assert sorted(table["id"].to_pylist()) == list(range(count))
+        assert table.num_rows == local.info().rows == count
 
 
 def test_readers_that_hang_up_leave_nothing_behind(root: str) -> None:

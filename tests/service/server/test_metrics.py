@@ -24,7 +24,7 @@ def test_health_and_metrics_tell_what_is_done(lake: Path) -> None:
         assert service.metrics_url.startswith("http://127.0.0.1:")
         text = urllib.request.urlopen(service.metrics_url, timeout=10).read().decode()
         assert "ffq_service_rows_total 50.0" in text
-        told = 'ffq_service_calls_total{method="get_flight_info",status="FFQ_EXCHANGE_NOT_FOUND"}'
-        assert f"{told} 1.0" in text
+        series = 'ffq_service_calls_total{method="get_flight_info",status="FFQ_EXCHANGE_NOT_FOUND"}'
+        assert f"{series} 1.0" in text
         assert 'ffq_service_calls_total{method="stream",status="OK"} 1.0' in text
         assert "ffq_service_readers 0.0" in text

@@ -35,8 +35,8 @@ def test_a_part_is_fetched_as_its_bytes(
     assert remote.fetch(query, 0, 3, attempt=1, chunk_bytes=1_000) == data
     for start, length in [(0, 1), (7, 100_000), (len(data) - 3, 9), (len(data) + 5, 0), (100, 0)]:
         end = start + length if length else len(data)
-        found = remote.fetch(query, 0, 3, start_offset=start, max_bytes=length)
-        assert found == data[start:end]
+        fetched = remote.fetch(query, 0, 3, start_offset=start, max_bytes=length)
+        assert fetched == data[start:end]
 
 
 @pytest.mark.part_files
@@ -77,8 +77,8 @@ def test_a_part_is_fetched_as_batches(connect: Any, root: str, payload: str) -> 
     exchange = write(root, rows(0, 1_000), payload=payload)
     query = exchange.steps()[0].body.query
     remote = connect({"x": root}).exchange("x")
-    found = remote.fetch_batches(query, 0, 3)
-    assert sorted_rows(found) == sorted_rows(exchange.read(partitions=3).read_all())
+    fetched = remote.fetch_batches(query, 0, 3)
+    assert sorted_rows(fetched) == sorted_rows(exchange.read(partitions=3).read_all())
 
 
 def test_an_attempt_that_is_not_registered_is_a_failed_precondition_in_ffqs_words(

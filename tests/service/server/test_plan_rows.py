@@ -26,8 +26,8 @@ def test_the_tickets_of_a_read_give_every_row_once_in_any_order(
     exchange = connect({"orders": two_steps.root}).exchange("orders")
     tickets = exchange.tasks(target_partition_bytes=5_000)
     assert len(tickets) > 3
-    found = [batch for ticket in reversed(tickets) for batch in exchange.read_task(ticket)]
-    assert sorted(pa.Table.from_batches(found)["id"].to_pylist()) == list(range(MANY + 100))
+    batches = [batch for ticket in reversed(tickets) for batch in exchange.read_task(ticket)]
+    assert sorted(pa.Table.from_batches(batches)["id"].to_pylist()) == list(range(MANY + 100))
 
 
 READS: list[dict[str, Any]] = [
@@ -54,9 +54,9 @@ def test_a_read_gives_what_the_exchange_itself_gives(
     local = write(root, rows(MANY, 100), layout=layout)
     remote = connect({"orders": root}).exchange("orders")
     expected = local.read(**options).read_all()
-    found = remote.read(target_partition_bytes=4_000, **options).read_all()
-    assert found.schema == expected.schema
-    assert sorted_rows(found) == sorted_rows(expected) and found.num_rows
+    table = remote.read(target_partition_bytes=4_000, **options).read_all()
+    assert table.schema == expected.schema
+    assert sorted_rows(table) == sorted_rows(expected) and table.num_rows
 
 
 def test_one_query_of_an_exchange_is_read(connect: Any, two_steps: ffq.Exchange) -> None:
@@ -85,8 +85,8 @@ def test_rows_with_weights_are_consolidated(connect: Any, root: str) -> None:
     write(root, batch, weight_column="w")
     write(root, pa.record_batch({"id": [1, 3], "w": [-1, 4]}))
     remote = connect({"z": root}).exchange("z")
-    found = remote.read(consolidate=True).read_all()
-    assert sorted_rows(found) == [{"id": 2, "w": 2}, {"id": 3, "w": 5}]
+    table = remote.read(consolidate=True).read_all()
+    assert sorted_rows(table) == [{"id": 2, "w": 2}, {"id": 3, "w": 5}]
 
 
 def test_an_exchange_on_any_storage_is_served(place: Any) -> None:
@@ -111,5 +111,5 @@ def test_a_read_goes_on_with_any_row_whatever_the_server_holds(
     for skip in (0, 1, 499, 777, 1000, 2000):
         later = json.dumps({**json.loads(ticket), "skip": skip}).encode()
         batches = list(small.exchange("x").read_task(later))
-        found = pa.Table.from_batches(batches, whole.schema)
-        assert found.to_pylist() == whole.slice(skip).to_pylist()
+        table = pa.Table.from_batches(batches, whole.schema)
+        assert table.to_pylist() == whole.slice(skip).to_pylist()

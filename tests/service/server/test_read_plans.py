@@ -42,11 +42,11 @@ def test_a_ticket_gives_its_snapshot_after_later_writes(
     tickets = remote.tasks(target_partition_bytes=10_000)
     reader = remote.read()
     write(two_steps.root, rows(10**6, 300), mode=mode)
-    for found in (
+    for table in (
         pa.Table.from_batches([b for t in tickets for b in remote.read_task(t)]),
         reader.read_all(),
     ):
-        assert sorted(found["id"].to_pylist()) == list(range(MANY + 100))
+        assert sorted(table["id"].to_pylist()) == list(range(MANY + 100))
     now = MANY + 400 if mode == "append" else 300
     assert remote.read().read_all().num_rows == now
 
@@ -54,8 +54,8 @@ def test_a_ticket_gives_its_snapshot_after_later_writes(
 def test_a_ticket_outlives_its_server(connect: Any, two_steps: ffq.Exchange) -> None:
     tickets = connect({"orders": two_steps.root}).exchange("orders").tasks()
     again = connect({"orders": two_steps.root}).exchange("orders")
-    found = pa.Table.from_batches([b for t in tickets for b in again.read_task(t)])
-    assert sorted(found["id"].to_pylist()) == list(range(MANY + 100))
+    table = pa.Table.from_batches([b for t in tickets for b in again.read_task(t)])
+    assert sorted(table["id"].to_pylist()) == list(range(MANY + 100))
 
 
 def test_a_ticket_whose_parts_differ_is_stale(connect: Any, two_steps: ffq.Exchange) -> None:
@@ -96,14 +96,14 @@ def test_a_ticket_of_an_exchange_that_was_written_anew_is_good(connect: Any, roo
     for first in (0, 1_000):
         shutil.rmtree(root, ignore_errors=True)
         write(root, rows(first, 50))
-        found = service.exchange("x").read().read_all()
-        assert sorted(found["id"].to_pylist()) == list(range(first, first + 50))
+        table = service.exchange("x").read().read_all()
+        assert sorted(table["id"].to_pylist()) == list(range(first, first + 50))
 
 
 def test_a_key_is_not_taken_for_another_that_python_calls_equal(
     connect: Any, two_steps: ffq.Exchange
 ) -> None:
-    """A plan is remembered for the very request that it was made for."""
+    """The cache of plans distinguishes requests with equal keys of different types."""
     remote = connect({"x": two_steps.root}).exchange("x")
     for one in (1, 1.0):
         assert remote.read(key=[one], as_of_step=1).read_all()["id"].to_pylist() == [1]

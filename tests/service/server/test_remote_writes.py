@@ -156,17 +156,17 @@ def test_an_error_of_the_callers_own_batches_comes_back_as_itself(
     assert step.commit(1)["rows"] == 5
 
 
-@pytest.mark.parametrize(("there", "wanted"), [((0, 2), 3), ((0, 1), 1), ((), 2), ((1,), 1)])
+@pytest.mark.parametrize(("uploaded", "committed"), [((0, 2), 3), ((0, 1), 1), ((), 2), ((1,), 1)])
 def test_a_commit_names_every_map_task_and_no_other(
-    service: Connection, root: str, there: tuple[int, ...], wanted: int
+    service: Connection, root: str, uploaded: tuple[int, ...], committed: int
 ) -> None:
     step = begin(service)
-    for map_task in there:
+    for map_task in uploaded:
         step.put(map_task, [rows(map_task * 10, 10)])
     with pytest.raises(BadCommit):
-        step.commit(wanted)
+        step.commit(committed)
     assert ffq.Exchange(root).status(step.query)[0].state.name in ("QUEUED", "RUNNING")
-    for map_task in set(range(3)) - set(there):
+    for map_task in set(range(3)) - set(uploaded):
         step.put(map_task, [rows(map_task * 10, 10)])
     step.commit(3)
     assert ffq.Exchange(root).info().rows == 30
@@ -258,7 +258,7 @@ def test_a_batch_of_a_stream_becomes_a_step_once(service: Connection, root: str)
 def test_other_rows_under_the_number_of_a_batch_are_an_error(
     service: Connection, root: str
 ) -> None:
-    """Also if the commit is repeated, as after an answer that was lost."""
+    """Repeat the commit as well, as after a lost answer."""
 
     def deliver(count: int, **options: Any) -> RemoteWrite:
         step = begin(service, streamId="nightly", batch=0, **options)
@@ -281,10 +281,10 @@ def test_other_rows_under_the_number_of_a_batch_are_an_error(
 
 
 def test_two_calls_of_one_commit_give_one_answer(root: str) -> None:
-    """The second begins before the first has ended, and finds its own batch in the log."""
+    """The second call begins before the first has ended, and finds its own batch in the log."""
 
     class Behind(Store):
-        """Sees the query's outcome only when it looks again."""
+        """A store that hides the query's outcome from the first read."""
 
         looked = False
 
@@ -301,10 +301,10 @@ def test_two_calls_of_one_commit_give_one_answer(root: str) -> None:
 
 
 def test_a_commit_that_lost_its_batch_says_so_however_often_it_is_asked(root: str) -> None:
-    """Committed and never a step: another run of the batch was faster."""
+    """The query is committed but never becomes a step: another run of the batch was faster."""
 
     class Late(Store):
-        """Sees no batch record until it tries to create one."""
+        """A store that hides the batch record until somebody tries to create it."""
 
         seen = False
 
@@ -382,7 +382,7 @@ def test_a_query_that_nobody_began_takes_nothing(service: Connection, root: str)
 def written(
     root: str, query: int, partitions: int = PARTITIONS, attempt: int = 1, **options: Any
 ) -> AttemptId:
-    """An attempt that somebody wrote to storage with means of their own."""
+    """Write an attempt to storage directly, like a producer without the service."""
     given = {"keys": ("id",), "partitions": partitions, **options}
     exchange = ExchangeRecord.of(SCHEMA, ("id",), partitions)
     record = QueryRecord(query, "me", 0, "append", 0)
@@ -422,7 +422,7 @@ def test_files_that_are_not_there_or_not_whole_are_refused(service: Connection, 
 
 @pytest.mark.part_files
 def test_files_with_what_is_no_text_are_refused(service: Connection, root: str) -> None:
-    """Nobody has a checksum of them yet, and who reads them later believes it."""
+    """The server computes the checksum itself, so it must validate the text in full."""
     step = begin(service)
     part = next(Path(root, written(root, step.query).directory).glob("*.ipc"))
     data = part.read_bytes()
@@ -433,7 +433,7 @@ def test_files_with_what_is_no_text_are_refused(service: Connection, root: str) 
 
 
 def test_rows_in_a_wrong_partition_are_refused(service: Connection, root: str) -> None:
-    """A reader that looks for their key would miss them."""
+    """A lookup reads only the partition of its key, and would miss such rows."""
     step = begin(service)
     written(root, step.query, partitions=PARTITIONS - 1)
     with pytest.raises(CorruptPart, match="belong to another partition"):

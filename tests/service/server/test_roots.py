@@ -77,7 +77,7 @@ def test_a_name_that_is_a_path_is_refused(lake: Path, name: str) -> None:
 
 
 def test_links_inside_an_exchange_do_not_lead_out_of_it(lake: Path) -> None:
-    """Even one that was put where a part or a record belongs."""
+    """A link in place of a part or a record is refused as well."""
     secret = lake / "secret.ipc"
     root = lake / "lake" / "a"
     part = next(root.glob("shuffle/*/*/*/*/part*.ipc"))

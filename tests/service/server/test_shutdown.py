@@ -1,4 +1,4 @@
-"""How a service ends: at once when it is told to, whoever reads, writes, waits or stalls."""
+"""A service ends at once on a signal, whether callers read, write, wait or stall."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 class Load:
-    """Readers in mid-stream, one that stalls, one in line, and producers of which one stalls."""
+    """Active readers and producers, one stalled reader and producer, and one waiting reader."""
 
     READERS = 3
     FLAGS = ("--server-credits", "3m", "--max-readers", str(READERS), "--writable")
@@ -105,7 +105,7 @@ class Load:
 
 
 def seconds_to_end(root: str, place: Path, drain: int) -> float:
-    """How long a server under load takes from SIGTERM to its end."""
+    """Return the seconds from SIGTERM to the end of a server under load."""
     flags = [f"x={root}", f"w={place}", "--drain-seconds", str(drain), *Load.FLAGS]
     with serving(*flags) as server, Load(server.url) as load:
         started = time.monotonic()
@@ -143,7 +143,7 @@ def test_sigterm_ends_a_loaded_server_200_times(large: str, tmp_path: Path) -> N
 
 
 def send_to_a_thread(pid: int, number: int) -> None:
-    """Send a signal to a thread that is not the main one, as the kernel does now and then."""
+    """Send a signal to a thread other than the main one, as the kernel sometimes does."""
     other = max(int(name) for name in os.listdir(f"/proc/{pid}/task"))
     assert other != pid
     library = ctypes.CDLL(None, use_errno=True)
@@ -179,7 +179,7 @@ def test_a_second_signal_ends_the_drain_at_once(large: str) -> None:
 
 
 def until_stalled(service: Service) -> None:
-    """Wait until a reader is under way to whom nothing more can be sent."""
+    """Wait until a reader is active that accepts no more bytes."""
     totals, sent = service.server.activity.totals, -1
     while not sent or sent != totals.bytes_sent:
         sent = totals.bytes_sent
@@ -226,13 +226,13 @@ def test_a_reader_in_line_is_told_at_once_that_the_service_ends(large: str) -> N
     stalled = ffq.connect(service.url, retries=0)
     reader = stalled.exchange("x").read()
     reader.read_next_batch()
-    told: list[BaseException] = []
+    refusals: list[BaseException] = []
 
     def wait_in_line() -> None:
         try:
             ffq.connect(service.url, retries=0).exchange("x").read().read_all()
         except FfqError as error:
-            told.append(error)
+            refusals.append(error)
 
     until_stalled(service)
     waiting = threading.Thread(target=wait_in_line)
@@ -240,5 +240,5 @@ def test_a_reader_in_line_is_told_at_once_that_the_service_ends(large: str) -> N
     until(lambda: service.server.activity.readers.waiting == 1)
     assert service.close(drain=0) is False
     waiting.join()
-    assert isinstance(told[0], Unavailable) and "shutting down" in str(told[0])
+    assert isinstance(refusals[0], Unavailable) and "shutting down" in str(refusals[0])
     until(lambda: not service.server.activity.calls.active)

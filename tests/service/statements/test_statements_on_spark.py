@@ -37,7 +37,7 @@ ENDLESS = "select count(*) from range(0, 1000000000000, 1, 2) where id % 7 = has
 
 @pytest.fixture(autouse=True)
 def no_results_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Temporary directories are the test's own, and go with the service that made them."""
+    """Check that services remove the temporary directories of their results."""
     place = tmp_path / "temporary"
     place.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(place))
@@ -54,7 +54,7 @@ def service(spark: Any, tmp_path: Path) -> Iterator[Connection]:
 
 
 def busy(spark: Any) -> list[int]:
-    """Spark's jobs that are at work."""
+    """Return the active jobs of Spark."""
     return list(spark.sparkContext.statusTracker().getActiveJobsIds())
 
 
@@ -80,12 +80,12 @@ def test_a_view_is_read_by_its_name(spark: Any, service: Connection) -> None:
 
 
 def test_a_result_without_rows_has_its_columns(service: Connection) -> None:
-    found = service.submit("select 1 as a, 'x' as b where false").result().read_all()
-    assert found.num_rows == 0 and found.schema.names == ["a", "b"]
+    table = service.submit("select 1 as a, 'x' as b where false").result().read_all()
+    assert table.num_rows == 0 and table.schema.names == ["a", "b"]
 
 
 def test_a_query_that_fails_says_why(service: Connection) -> None:
-    for sql, told in [
+    for sql, reason in [
         ("select * from no_such_table", "TABLE_OR_VIEW_NOT_FOUND"),
         ("selec", "PARSE_SYNTAX_ERROR"),
         ("select raise_error('on purpose')", "on purpose"),
@@ -93,7 +93,7 @@ def test_a_query_that_fails_says_why(service: Connection) -> None:
     ]:
         query = service.submit(sql)
         status = query.wait()
-        assert status["state"] == "FAILED" and told in status["message"], status
+        assert status["state"] == "FAILED" and reason in status["message"], status
         assert "JVM stacktrace" not in status["message"] and "\tat " not in status["message"]
         with pytest.raises(QueryFailed):
             query.result()
@@ -126,7 +126,7 @@ def cores_in_use(spark: Any) -> int:
 
 
 def seconds_to_free_spark(spark: Any, service: Connection, sql: str) -> float:
-    """How long after a cancel Spark has no job, and no task holds a core."""
+    """Return the seconds from a cancel until Spark has no job and no busy core."""
 
     def nap(number: int) -> int:
         time.sleep(60)
@@ -162,7 +162,7 @@ def test_a_cancel_frees_the_cores_within_5_seconds(
 
 
 def test_a_result_larger_than_the_credits_is_streamed(spark: Any, root: str) -> None:
-    """Neither the server nor its driver ever holds it."""
+    """Neither the server nor the driver holds the whole result."""
     # What allocators keep varies by 30 MiB from run to run, whatever the size of the result.
     credits, limit = 8 << 20, 72 << 20
     sql = "select id, repeat(md5(string(id)), 8) as text from range(0, 900000, 1, 8)"
@@ -301,9 +301,9 @@ def test_who_may_only_cancel_learns_no_more_than_the_state(
         nothing = {"owner": None, "submitted_at_ms": None, "ended_at_ms": None}
         ended = {"query": done.query, "state": "SUCCEEDED", "code": 3, "message": ""}
         assert ops.query(done.query).cancel("too late") == {**ended, **nothing}
-        told = ops.query(running.query).cancel("enough")
-        assert told == {**told, "state": "CANCELED", "message": "enough", **nothing}
-        # The owner is told who ended it, and why.
+        status = ops.query(running.query).cancel("enough")
+        assert status == {**status, "state": "CANCELED", "message": "enough", **nothing}
+        # The owner sees who canceled it, and why.
         assert running.status()["message"] == "enough" and running.status()["owner"] == "one"
         again = running.cancel("mine")
         assert again["owner"] == "one" and again["ended_at_ms"] is not None
@@ -322,8 +322,8 @@ def test_why_a_query_failed_is_told_to_its_owner_alone(
         assert "salary" in query.wait()["message"]
         others = two.query(query.query)
         assert others.status()["state"] == "FAILED"
-        for told in (others.status(), others.cancel("to see what it says")):
-            assert "salary" not in json.dumps(told)
+        for status in (others.status(), others.cancel("to see what it says")):
+            assert "salary" not in json.dumps(status)
         with pytest.raises(Forbidden) as caught:
             others.result()
         assert "salary" not in str(caught.value)
@@ -358,10 +358,10 @@ def test_spark_reads_what_producers_wrote_like_its_own(
         return spark.read.format("ffqshuffle").option("metadataColumns", "true").load(place)
 
     columns = ["id", "group", "name", "_ffq_partition"]
-    found, expected = (
+    actual, expected = (
         read(r).select(columns).orderBy("id").toArrow() for r in (root, root + "-own")
     )
-    assert found.to_pylist() == expected.to_pylist()
+    assert actual.to_pylist() == expected.to_pylist()
     assert read(root).where("id = 42").count() == 1
     wrong = read(root).where(f"_ffq_partition != pmod(hash(id), {PARTITIONS})")
     assert wrong.count() == 0
