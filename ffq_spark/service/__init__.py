@@ -1,1 +1,1 @@
-"""The exchange service: Arrow Flight for everyone who is not Spark."""
+"""The exchange service: serve exchanges over Arrow Flight, and use them without Spark."""

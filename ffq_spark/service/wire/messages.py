@@ -44,7 +44,7 @@ describes every one
 
     def __init_subclass__(cls) -> None:
         # A field whose values nobody checks would let callers send anything.
-        for name, annotation in vars(cls).get("__annotations__", {}).items():
+        for name, annotation in cls.__annotations__.items():
             if not is_checked(str(annotation)):
                 raise TypeError(f"{cls.__name__}.{name}: values of {annotation} are not checked")
 
