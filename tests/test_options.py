@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ffq_spark.errors import BadOption, UnknownOption
-from ffq_spark.exchange.exchange import python_options
+from ffq_spark.exchange.read.arguments import python_options
 from ffq_spark.options import (
     MAX_PARTITIONS,
     Options,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -28,17 +28,14 @@ from ffq_spark.exchange.maintenance.gc import (
 )
 from ffq_spark.exchange.maintenance.verify import Progress, VerifyReport, verify_snapshot
 from ffq_spark.exchange.maintenance.versions import Version, rollback, versions
+from ffq_spark.exchange.read.arguments import ReadArguments, python_options
 from ffq_spark.exchange.read.fetch import fetch_part
 from ffq_spark.exchange.read.one_part import registered_part
-from ffq_spark.exchange.read.row_shape import METADATA_FIELDS
+from ffq_spark.exchange.read.row_shape import output_schema
 from ffq_spark.exchange.read.rows import check_readable, read_rows
-from ffq_spark.exchange.scan.snapshot import (
-    Snapshot,
-    take_snapshot,
-)
+from ffq_spark.exchange.scan.snapshot import Snapshot, take_snapshot
 from ffq_spark.format.paths import AttemptId
 from ffq_spark.format.records import CancelRecord, StepRecord
-from ffq_spark.format.schemas import require_column
 from ffq_spark.options import ReadOptions
 from ffq_spark.store import ReadTotals, Store
 
@@ -61,22 +58,6 @@ class ExchangeInfo:
     parts: int
     rows: int
     bytes: int
-
-
-class ReadArguments(TypedDict, total=False):
-    """The options of the Spark reader in Python's spelling."""
-
-    columns: Sequence[str] | str | None
-    partitions: Iterable[int] | int | str | None
-    steps: str | int | None
-    as_of_step: int | None
-    query: int | None
-    stage: int | None
-    attempt: int | str | None
-    verify: str | None
-    credits: int | str | None
-    metadata_columns: bool | None
-    consolidate: bool | None
 
 
 class Exchange:
@@ -291,8 +272,7 @@ class Exchange:
         self, *, progress: Progress | None = None, **options: Unpack[ReadArguments]
     ) -> VerifyReport:
         """Read everything in full and report all damage instead of stopping at the first."""
-        snapshot, _ = self._snapshot(options)
-        return verify_snapshot(snapshot, progress)
+        return verify_snapshot(self._snapshot(options)[0], progress)
 
     def _snapshot(self, given: Mapping[str, Any]) -> tuple[Snapshot, ReadOptions]:
         options = python_options(given)
@@ -304,19 +284,3 @@ def _milliseconds(seconds: float, option: str) -> int:
         message = f"{option}={seconds} must be a number of seconds, at least 0"
         raise BadOption(message, option=option)
     return int(seconds * 1000)
-
-
-def output_schema(schema: pa.Schema, options: ReadOptions) -> pa.Schema:
-    """Return the columns of a read with these options."""
-    names = options.columns or schema.names
-    fields = [require_column(schema, name, "columns") for name in names]
-    return pa.schema([*fields, *(METADATA_FIELDS if options.metadata_columns else ())])
-
-
-def python_options(given: Mapping[str, Any]) -> ReadOptions:
-    """Make read options of Python values, with the names and checks of the Spark reader.
-
-    >>> python_options({"partitions": [0, 3], "as_of_step": 2}).partitions
-    frozenset({0, 3})
-    """
-    return ReadOptions.of_python(given)

@@ -10,6 +10,8 @@ from ffq_spark.exchange.read.column_ranges import Selection
 from ffq_spark.exchange.read.part import Part
 from ffq_spark.format.conform import conform
 from ffq_spark.format.payload import Decoder
+from ffq_spark.format.schemas import require_column
+from ffq_spark.options import ReadOptions
 
 METADATA_FIELDS = (
     pa.field("_ffq_step", pa.int64()),
@@ -36,6 +38,13 @@ def metadata_names(schema: pa.Schema) -> set[str]:
     ['_ffq_attempt', '_ffq_map_task']
     """
     return {field.name for field in METADATA_FIELDS}.difference(schema.names)
+
+
+def output_schema(schema: pa.Schema, options: ReadOptions) -> pa.Schema:
+    """Return the columns of a read with these options."""
+    names = options.columns or schema.names
+    fields = [require_column(schema, name, "columns") for name in names]
+    return pa.schema([*fields, *(METADATA_FIELDS if options.metadata_columns else ())])
 
 
 class RowShape:

@@ -26,8 +26,9 @@ from ffq_spark.errors import (
 )
 from ffq_spark.exchange.compute.keys import key_predicates
 from ffq_spark.exchange.compute.pruning import Predicate
-from ffq_spark.exchange.exchange import output_schema, python_options
 from ffq_spark.exchange.ledger.step_log import StepLog
+from ffq_spark.exchange.read.arguments import python_options
+from ffq_spark.exchange.read.row_shape import output_schema
 from ffq_spark.exchange.read.rows import check_readable
 from ffq_spark.exchange.scan.snapshot import Snapshot, take_snapshot
 from ffq_spark.exchange.scan.tasks import read_tasks

@@ -16,7 +16,7 @@ import pytest
 
 from ffq_spark import Exchange
 from ffq_spark.errors import CorruptPart, StoreFailed
-from ffq_spark.exchange.exchange import python_options
+from ffq_spark.exchange.read.arguments import python_options
 from ffq_spark.exchange.read.bounded import Limits, read_bounded
 from ffq_spark.exchange.read.one_part import registered_part
 from ffq_spark.exchange.read.part_file import check_part
