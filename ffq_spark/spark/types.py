@@ -50,19 +50,19 @@ def nullable(dtype: DataType) -> DataType:
 
 def exchange_schema(schema: StructType, keys: Sequence[str]) -> tuple[pa.Schema, StructType]:
     """Return the Arrow and Spark schemas that an exchange records for a DataFrame."""
-    loose = nullable(schema)
-    assert isinstance(loose, StructType)
-    for field in loose.fields:
+    stored = nullable(schema)
+    assert isinstance(stored, StructType)
+    for field in stored.fields:
         try:
             to_arrow_type(field.dataType, **_UTC)
         except (PySparkException, TypeError, ValueError) as error:
-            kind = field.dataType.simpleString()
-            message = f"column {field.name!r} of type {kind} has no Arrow form"
+            type_name = field.dataType.simpleString()
+            message = f"column {field.name!r} of type {type_name} has no Arrow form"
             raise UnsupportedType(f"{message}; cast or drop it before writing") from error
         _refuse_unrestorable(field)
     for key in keys:
-        _refuse_collation(key, loose[key].dataType if key in loose.names else None)
-    return spark_arrow_schema(loose), loose
+        _refuse_collation(key, stored[key].dataType if key in stored.names else None)
+    return spark_arrow_schema(stored), stored
 
 
 def _refuse_unrestorable(field: StructField) -> None:
@@ -70,8 +70,8 @@ def _refuse_unrestorable(field: StructField) -> None:
     try:
         StructField.fromJson(json.loads(field.json()))
     except Exception as error:
-        kind = field.dataType.simpleString()
-        message = f"column {field.name!r} of type {kind} cannot be restored: {error}"
+        type_name = field.dataType.simpleString()
+        message = f"column {field.name!r} of type {type_name} cannot be restored: {error}"
         remedy = "cast it to its SQL type, or define the type's class in an importable module"
         raise UnsupportedType(f"{message}; {remedy}") from error
 
