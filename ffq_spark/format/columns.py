@@ -60,7 +60,7 @@ def _buffer_count(kind: pa.DataType) -> int | None:
     return int(kind.num_buffers) + sum(known) if len(known) == len(inner) else None
 
 
-class DirectoryWriter:
+class ColumnDirectoryWriter:
     """Collects the directory of one part while its messages pass by."""
 
     def __init__(self, header: pa.Buffer, counts: Sequence[int]) -> None:
@@ -70,7 +70,7 @@ class DirectoryWriter:
     @classmethod
     def of(
         cls, header: pa.Buffer, counts: Sequence[int] | None, first: pa.Buffer
-    ) -> DirectoryWriter | None:
+    ) -> ColumnDirectoryWriter | None:
         """One for a part that begins with a batch, if it is worth it."""
         if counts is None or len(counts) < 2:
             return None

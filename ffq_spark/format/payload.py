@@ -18,14 +18,11 @@ import xxhash
 
 from ffq_spark.errors import CorruptPart
 from ffq_spark.format import frames
-from ffq_spark.format.columns import MAX_TAIL_BYTES, DirectoryWriter, buffer_counts
+from ffq_spark.format.columns import MAX_TAIL_BYTES, ColumnDirectoryWriter, buffer_counts
 from ffq_spark.format.index import Chunk
 from ffq_spark.format.messages import PREFIX, describe
 
 Piece: TypeAlias = "bytes | pa.Buffer"
-
-PAYLOADS = ("arrow", "ffqs")
-COMPRESSIONS = frames.CODECS
 
 _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
@@ -115,7 +112,7 @@ class Codec:
     def _no_rows(self) -> pa.RecordBatch:
         return pa.RecordBatch.from_pylist([], self.schema)
 
-    def tail(self, directory: DirectoryWriter) -> pa.Buffer:
+    def tail(self, directory: ColumnDirectoryWriter) -> pa.Buffer:
         """Encode the end of a part that has a column directory."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.schema, options=self._options) as writer:
@@ -128,7 +125,7 @@ class StreamEncoder:
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
-        self._directory: DirectoryWriter | None = None
+        self._directory: ColumnDirectoryWriter | None = None
         self.totals = PartTotals()
 
     def start(self) -> Piece:
@@ -137,7 +134,7 @@ class StreamEncoder:
     def batch(self, batch: pa.RecordBatch) -> Piece:
         codec, message = self._codec, self._codec.message(batch)
         if not self.totals.batches:
-            self._directory = DirectoryWriter.of(codec.header, codec.buffer_counts, message)
+            self._directory = ColumnDirectoryWriter.of(codec.header, codec.buffer_counts, message)
         if self._directory is not None and not self._directory.add(message):
             self._directory = None
         self.totals.rows += batch.num_rows

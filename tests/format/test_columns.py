@@ -14,11 +14,12 @@ from ffq_spark.format.columns import (
     KEY,
     LEAST_BATCH_BYTES,
     ColumnDirectory,
-    DirectoryWriter,
+    ColumnDirectoryWriter,
     buffer_counts,
 )
+from ffq_spark.format.frames import CODECS
 from ffq_spark.format.messages import batch_head, metadata_value
-from ffq_spark.format.payload import COMPRESSIONS, Codec, Decoder
+from ffq_spark.format.payload import Codec, Decoder
 
 ROWS = LEAST_BATCH_BYTES // 4
 NAMES = [f"row {n * 7919:x}" for n in range(ROWS)]
@@ -32,7 +33,7 @@ def encoded(compression: str, batches: list[pa.RecordBatch]) -> tuple[bytes, int
     return b"".join(bytes(piece) for piece in pieces), encoder.totals.tail_bytes
 
 
-@pytest.mark.parametrize("compression", COMPRESSIONS)
+@pytest.mark.parametrize("compression", CODECS)
 def test_every_arrow_reader_passes_the_directory_over(compression: str) -> None:
     part, tail = encoded(compression, [BATCH, BATCH.slice(7)])
     assert tail > 0
@@ -89,7 +90,7 @@ def test_buffers_are_counted_as_arrow_writes_them(kind: pa.DataType, count: int 
 
 
 def test_a_layout_that_is_not_understood_is_left_without_a_directory() -> None:
-    writer = DirectoryWriter(Codec(BATCH.schema, "arrow", "none").header, [2, 2, 2])
+    writer = ColumnDirectoryWriter(Codec(BATCH.schema, "arrow", "none").header, [2, 2, 2])
     assert not writer.add(BATCH.serialize())
     assert not writer.add(BATCH.serialize()[:100])
 

@@ -17,11 +17,10 @@ from hypothesis import strategies as st
 
 from ffq_spark.errors import CorruptPart
 from ffq_spark.format.chunks import check_chunks
+from ffq_spark.format.frames import CODECS as COMPRESSIONS
 from ffq_spark.format.frames import is_framed
 from ffq_spark.format.index import Chunk
 from ffq_spark.format.payload import (
-    COMPRESSIONS,
-    PAYLOADS,
     Codec,
     Decoder,
     PartEncoder,
@@ -29,7 +28,7 @@ from ffq_spark.format.payload import (
     decode_schema,
 )
 
-CODECS = list(product(PAYLOADS, COMPRESSIONS))
+CODECS = list(product(("arrow", "ffqs"), COMPRESSIONS))
 SCHEMA = pa.schema([("k", pa.int64()), ("text", pa.string())])
 
 
