@@ -1,4 +1,4 @@
-"""The checksums that a version 2 index gives for the frames of a part."""
+"""Verify a part by the checksums that a version 2 index has for its frames."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def check_chunks(data: pa.Buffer, chunks: Sequence[Chunk], path: str) -> None:
 
 
 class ChunkSums:
-    """The same for a part that passes by in pieces: the chunks must be all of it.
+    """Verifies the frames of a part that arrives in pieces. The chunks must cover the part.
 
     >>> chunk = Chunk(0, 3, 0, 0, 0, 0, zlib.adler32(b"abc"))
     >>> sums = ChunkSums([chunk], 3, "part-0.ipc")
@@ -40,7 +40,7 @@ class ChunkSums:
         self._sum = 1
 
     def update(self, data: pa.Buffer) -> None:
-        """Count the next bytes; a frame that is not what it was is an error at its end."""
+        """Add the next bytes, and raise CorruptPart at the end of a frame that differs."""
         while len(data):
             if self._chunk is None:
                 self._chunk, self._sum = next(self._chunks), 1

@@ -33,7 +33,7 @@ PART_FIELDS = [
 ]
 
 ENDS_FILE = pa.field("ends_file", pa.bool_(), nullable=False)
-"""Whether a part is the last of its file, so that no byte may follow it."""
+"""True if a part is the last of its file, so no byte may follow it."""
 
 
 def stats_type(fields: Sequence[pa.Field]) -> pa.DataType:
@@ -47,12 +47,12 @@ def stats_type(fields: Sequence[pa.Field]) -> pa.DataType:
 
 
 def manifest_schema(stats: Sequence[pa.Field] = ()) -> pa.Schema:
-    """The schema of a manifest with statistics of these columns."""
+    """Return the schema of a manifest with statistics of these columns."""
     return pa.schema([*PART_FIELDS, *([pa.field("stats", stats_type(stats))] if stats else [])])
 
 
 def join(manifests: Sequence[pa.Table], stats: Sequence[pa.Field]) -> pa.Table:
-    """The manifest of a step from those of its map attempts, ordered for reading."""
+    """Join the manifests of map attempts into the manifest of a step, ordered for reading."""
     schema = manifest_schema(stats)
     table = pa.concat_tables(manifests) if manifests else schema.empty_table()
     order = [("reduce", "ascending"), ("stage", "ascending"), ("map_task", "ascending")]
@@ -60,7 +60,7 @@ def join(manifests: Sequence[pa.Table], stats: Sequence[pa.Field]) -> pa.Table:
 
 
 def encode(table: pa.Table) -> bytes:
-    """A manifest as an Arrow IPC file.
+    """Encode a manifest as an Arrow IPC file.
 
     >>> decode(encode(manifest_schema().empty_table()), "m").num_rows
     0
@@ -73,13 +73,13 @@ def encode(table: pa.Table) -> bytes:
 
 
 def decode(data: bytes | pa.Buffer, path: str, *, statistics: bool = True) -> pa.Table:
-    """Read a manifest, if need be without its statistics, and check that it has its columns."""
-    # To wake other threads takes longer than a small file does.
+    """Decode a manifest, optionally without its statistics, and check its columns."""
+    # Waking other threads takes longer than decoding a small file.
     options = pa.ipc.IpcReadOptions(use_threads=len(data) > _LARGE)
     buffer = pa.py_buffer(data)
     try:
         reader = pa.ipc.open_file(buffer, options=options)
-        # Before it is read: another version's may have too few columns to leave statistics out.
+        # Check first: a manifest of another version may have fewer columns than the selection.
         _check(reader.schema, path)
         if not statistics:
             options.included_fields = list(range(len(PART_FIELDS)))
@@ -98,12 +98,12 @@ def _check(schema: pa.Schema, path: str) -> None:
 
 
 def digest(data: bytes | pa.Buffer) -> int:
-    """What a step record remembers of its manifest."""
+    """Compute the checksum of a manifest for its step record."""
     return checksum(pa.py_buffer(data))
 
 
 def with_file_ends(parts: pa.Table) -> pa.Table:
-    """All parts of some files, and which of them are the last of their file.
+    """Add the column `ends_file`: which parts are the last of their file.
 
     >>> parts = pa.table({"file": ["a", "b", "a"], "offset": [0, 0, 8], "bytes": [8, 8, 8]})
     >>> with_file_ends(parts)["ends_file"].to_pylist()

@@ -1,4 +1,4 @@
-"""What the store needs of a place to keep files. Paths are relative to the exchange's root."""
+"""The operations that a store needs from storage. Paths are relative to the exchange's root."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import pyarrow as pa
 
 Skip = Callable[[str], bool]
-"""Whether a directory is left out; one that is must be left out at any depth below, too."""
+"""Tells whether to skip a directory. It must then skip all directories below it, too."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Entry:
 
 
 class Directory(NamedTuple):
-    """A directory and the files that lie in it itself: their paths and sizes."""
+    """A directory and the paths and sizes of its own files, without those of its children."""
 
     path: str
     files: list[tuple[str, int]]
@@ -37,39 +37,39 @@ class Backend(Protocol):
     def url(self, path: str) -> str: ...
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes | pa.Buffer:
-        """A whole file, or of a range what there is of it."""
+        """Read a whole file, or the bytes of a range that the file has."""
 
     def create(self, path: str, data: bytes) -> None:
-        """Create the whole file or raise FileExistsError: never half a file, never over one."""
+        """Create the whole file atomically, or raise FileExistsError if it exists."""
 
     def write(self, path: str, pieces: Iterable[memoryview]) -> None: ...
 
     def replace(self, path: str, data: bytes) -> None:
-        """Write the whole file, over one that is there: readers see either, never a half."""
+        """Replace the file atomically: readers see the old or the new one, whole."""
 
     def delete(self, path: str) -> None:
-        """Delete a file; one that is gone already is fine."""
+        """Delete a file if it exists."""
 
     def delete_many(self, paths: Sequence[str]) -> None:
-        """Delete files, as many in one request as the store takes."""
+        """Delete files, as many per request as the store allows."""
 
     def delete_directories(self, paths: Iterable[str]) -> None:
-        """Delete directories that are empty; nothing on an object store."""
+        """Delete the empty ones of some directories; do nothing on an object store."""
 
     def tree(self, path: str, skip: Skip) -> Iterator[Directory]:
-        """All directories below one and itself, children first, a few at a time.
+        """Yield a directory and all directories below it, children first, a few at a time.
 
-        An object store may give a directory in several pieces, and has none without files.
+        An object store may yield a directory in several pieces, and has no empty directories.
         """
 
     def remove_leftovers(self, before_ms: int, spared: Skip, dry_run: bool) -> int:
-        """Remove temporary files and unfinished uploads older than a moment; how many.
+        """Delete temporary files and unfinished uploads older than a moment, and count them.
 
-        Uploads whose path is `spared` stay.
+        Uploads of paths for which `spared` is true are kept.
         """
 
     def clock_ms(self) -> int | None:
-        """Tell the time by the clock that dates files and uploads; None if that is not known."""
+        """Return the time of the clock that dates files and uploads; None if unknown."""
 
     def scan(self, path: str) -> Iterator[Entry]:
-        """The children of a directory in any order, a few at a time; none if there is none."""
+        """Yield a directory's children in any order; nothing if it does not exist."""
