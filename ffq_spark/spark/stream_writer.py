@@ -16,6 +16,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from ffq_spark.errors import BadCommit, FfqError, NoOffsets
+from ffq_spark.exchange.ledger.cancel import refuse_canceled
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.ledger.sealing import AttemptOutput
 from ffq_spark.exchange.write.attempt_writer import write_attempt
@@ -31,7 +32,6 @@ from ffq_spark.spark.writer import (
     abort_query,
     all_messages,
     committed_is_success,
-    refuse_canceled,
     streaming_query,
 )
 from ffq_spark.store import Store

@@ -12,8 +12,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from ffq_spark.errors import AlreadyCommitted, BadCommit, Canceled, CommittedUnconfirmed
-from ffq_spark.exchange.ledger.cancel import end_unfinished, read_cancel
+from ffq_spark.errors import AlreadyCommitted, BadCommit, CommittedUnconfirmed
+from ffq_spark.exchange.ledger.cancel import end_unfinished, refuse_canceled
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.ledger.sealing import AttemptOutput
 from ffq_spark.exchange.write.attempt_writer import write_attempt
@@ -37,13 +37,6 @@ def all_messages(messages: list[WriterCommitMessage | None], kind: type[Message]
     if len(found) != len(messages):
         raise BadCommit("a task sent no message")
     return found
-
-
-def refuse_canceled(store: Store, query: int) -> None:
-    """A query that was asked to end before its commit does not commit."""
-    request = read_cancel(store, query)
-    if request is not None:
-        raise Canceled(f"canceled by {request.who}: {request.message}")
 
 
 @contextmanager

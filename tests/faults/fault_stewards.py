@@ -14,9 +14,9 @@ from typing import Any
 from unittest import mock
 
 import fault_truth as truth
-from gc_stepping import FakeTime
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
+from stepping import FakeTime
 
 from ffq_spark.exchange.ledger import leases
 from ffq_spark.exchange.ledger.abandon import end_abandoned
@@ -162,7 +162,7 @@ class StewardRules:
             driven.steward_lives = True
             self.renew(driven)
         gc_run = self.start("gc", lambda store: collect_garbage(store, ttl_ms=0).problems)
-        gc_run.process.advance("the end")
+        gc_run.process.advance_to("the end")
         self.check_end(gc_run)
 
     def check_settle(self: Any, running: Any, error: BaseException | None) -> None:

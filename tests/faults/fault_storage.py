@@ -10,6 +10,7 @@ from typing import Any
 from conftest import Place
 
 from ffq_spark.store import Store
+from ffq_spark.store.location import open_backend
 
 CALLS = ("read", "create", "write", "replace", "delete", "delete_many", "scan", "tree")
 
@@ -58,9 +59,8 @@ class Fault:
 
 
 def failing(place: Place, fault: Fault) -> Store:
-    """A new store that fails as told."""
-    store = Store(place.root, place.storage_options)
-    backend = store._backend
+    """Open a store whose backend fails with this fault."""
+    backend = open_backend(place.root, place.storage_options)
     for name in CALLS:
         setattr(backend, name, fault.around(name, getattr(backend, name)))
-    return store
+    return Store(place.root, place.storage_options, backend=backend)

@@ -21,7 +21,7 @@ from fault_rows import (
     visible,
     write,
 )
-from fault_stepping import Process
+from stepping import Process
 
 from ffq_spark.errors import AlreadyCommitted, BadCommit, ExchangeMismatch, Fenced, Rows
 from ffq_spark.exchange.attempts.states import attempt_states
@@ -148,7 +148,7 @@ def test_of_two_first_writes_that_disagree_one_counts_and_the_other_knows(tmp_pa
         for job, output in jobs
     )
     for process in (first, second):
-        process.advance(f"change {paths.EXCHANGE}")
+        process.advance_to(f"change {paths.EXCHANGE}")
     assert second.finish().step == 1
     with pytest.raises(ExchangeMismatch) as refused:
         first.finish()

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from conftest import Place
 from fault_rows import OPTIONS, batch_of, rows_of, table_rows, write
-from fault_stepping import DECIDING, Process, new_directory
+from stepping import DECIDING, Process, new_directory
 
 from ffq_spark import Exchange
 from ffq_spark.errors import AlreadyCommitted, ExchangeNotFound, Fenced
@@ -87,7 +87,7 @@ def moves(root: Path, work: Work, until: Sequence[str]) -> int:
     process = Process(str(root), work)
     count = 0
     while not process.done:
-        process.advance(*until)
+        process.advance_to(*until)
         count += 1
     return count
 
@@ -147,7 +147,7 @@ def test_whatever_the_order_a_query_counts_once_or_not_at_all(scene: Scene, pair
         root = next(copies)
         first, second = Process(str(root), dying), Process(str(root), whole)
         for is_first in schedule:
-            first.advance(*DECIDING) if is_first else second.advance(*pair.stops)
+            first.advance_to(*DECIDING) if is_first else second.advance_to(*pair.stops)
         first.kill()
         with suppress(Fenced, AlreadyCommitted):
             second.finish()
@@ -176,7 +176,7 @@ def test_a_reader_that_started_before_the_first_write_sees_a_whole_step_or_nothi
         for _ in range(seen):
             reader.advance()
         for _ in range(done):
-            writer.advance("change")
+            writer.advance_to("change")
         try:
             rows = table_rows(reader.finish())
         except ExchangeNotFound:

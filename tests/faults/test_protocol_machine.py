@@ -12,7 +12,6 @@ import fault_truth as truth
 import pyarrow as pa
 import pytest
 from fault_rows import table_rows
-from fault_stepping import DECIDING, Killed, Process, new_directory
 from fault_stewards import StewardRules
 from fault_stream_rules import StreamRules
 from hypothesis import HealthCheck, settings
@@ -24,6 +23,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from stepping import DECIDING, Killed, Process, new_directory
 
 from ffq_spark import Exchange
 from ffq_spark.errors import (
@@ -226,7 +226,7 @@ class ProtocolMachine(StreamRules, StewardRules, RuleBasedStateMachine):
     @rule(which=WHICH, until=st.sampled_from(STOPS), kill=st.booleans())
     def advance(self, which: int, until: str, kill: bool) -> None:
         running = pick(self.live, which)
-        running.process.advance(until)
+        running.process.advance_to(until)
         self.check_end(running)
         if kill:
             running.process.kill()
@@ -238,7 +238,7 @@ class ProtocolMachine(StreamRules, StewardRules, RuleBasedStateMachine):
         running = pick(self.live, which)
         running.faults += 1
         running.process.fail_next(fault)
-        running.process.advance(until)
+        running.process.advance_to(until)
         self.check_end(running)
 
     def check_end(self, running: Running) -> None:
@@ -349,7 +349,7 @@ class ProtocolMachine(StreamRules, StewardRules, RuleBasedStateMachine):
             self.end_stewards()
             self.read()
             last = self.all[-1]
-            last.process.advance("the end")
+            last.process.advance_to("the end")
             self.check_end(last)
             assert self.promised() == truth.kept(self.root, truth.log(self.root))
             if last.process.error is None:

@@ -6,7 +6,7 @@ import getpass
 import os
 import socket
 
-from ffq_spark.errors import QueryEnded, QueryNotFound
+from ffq_spark.errors import Canceled, QueryEnded, QueryNotFound
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.format import paths
 from ffq_spark.format.ids import now_ms
@@ -46,6 +46,13 @@ def read_cancel(store: Store, query: int) -> CancelRecord | None:
     path = paths.cancel(query)
     data = store.read_optional(path)
     return None if data is None else CancelRecord.decode(data, store.url(path))
+
+
+def refuse_canceled(store: Store, query: int) -> None:
+    """Raise Canceled if a request to cancel the query exists: such a query must not commit."""
+    request = read_cancel(store, query)
+    if request is not None:
+        raise Canceled(f"canceled by {request.who}: {request.message}")
 
 
 def end_unfinished(store: Store, query: int, reason: str) -> OutcomeRecord:

@@ -1,7 +1,7 @@
-"""The claims of a committed query: what can still refuse its step after the outcome.
+"""The claims of a committed query, which can still refuse its step after the outcome.
 
-A first write claims the exchange's record, a stream's batch claims its number. Both records are
-create-once, so a claim that is repeated, by whomever, gets the same answer.
+A first write claims the exchange's record; a stream's batch claims its number. Both records are
+created once, so every process that repeats a claim gets the same answer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ffq_spark.store import Store
 
 
 class Claim(Enum):
-    """Where a committed query's claims stand."""
+    """State of a committed query's claims."""
 
     OPEN = "open"
     WON = "won"
@@ -25,46 +25,39 @@ class Claim(Enum):
 
 
 def make(store: Store, outcome: OutcomeRecord) -> None:
-    """Make all claims of a committed query, or raise the error of the first that is lost.
+    """Make all claims of a committed query.
+
+    Raises ExchangeMismatch if another first write created a different exchange, DuplicateBatch if
+    another run of the same batch came first.
 
     >>> from ffq_spark.format.records import Outcome
     >>> make(Store("memory://doc-claims"), OutcomeRecord(7, Outcome.COMMITTED, 0, "nonce"))
     """
-    _claim_exchange(store, outcome)
-    _claim_batch(store, outcome)
-
-
-def _claim_exchange(store: Store, outcome: OutcomeRecord) -> None:
-    """Create the exchange's record if this query is its first; refuse a query that disagrees."""
-    if outcome.exchange is None or store.create_once(paths.EXCHANGE, outcome.exchange.encode()):
-        return
-    found = _exchange(store)
-    if found is None:
-        path = store.url(paths.EXCHANGE)
-        raise CorruptRecord("the record exists and cannot be read", path=path)
-    agree(found, outcome.exchange, store.url())
-
-
-def _claim_batch(store: Store, outcome: OutcomeRecord) -> None:
-    """Make this query its stream's batch; refuse it if another run of the batch came first."""
+    proposal = outcome.exchange
+    if proposal is not None and not store.create_once(paths.EXCHANGE, proposal.encode()):
+        exchange = _read_exchange(store)
+        if exchange is None:
+            path = store.url(paths.EXCHANGE)
+            raise CorruptRecord("the record exists but cannot be read", path=path)
+        agree(exchange, proposal, store.url())
     batch = outcome.step.stream if outcome.step else None
     if batch is not None and not stream_records.claim(store, outcome.query, batch):
         raise DuplicateBatch(f"another run of batch {batch.batch} came first")
 
 
 def standing(store: Store, outcome: OutcomeRecord) -> Claim:
-    """Tell whether a committed query's claims are open, won or lost, without making them.
+    """Return whether a committed query's claims are open, won or lost, without making them.
 
     >>> from ffq_spark.format.records import Outcome
     >>> standing(Store("memory://doc-claims"), OutcomeRecord(7, Outcome.COMMITTED, 0, "nonce"))
     <Claim.WON: 'won'>
     """
     if outcome.exchange is not None:
-        found = _exchange(store)
-        if found is None:
+        exchange = _read_exchange(store)
+        if exchange is None:
             return Claim.OPEN
         try:
-            agree(found, outcome.exchange, store.url())
+            agree(exchange, outcome.exchange, store.url())
         except ExchangeMismatch:
             return Claim.LOST
     batch = outcome.step.stream if outcome.step else None
@@ -76,6 +69,6 @@ def standing(store: Store, outcome: OutcomeRecord) -> Claim:
     return Claim.WON if winner.query == outcome.query else Claim.LOST
 
 
-def _exchange(store: Store) -> ExchangeRecord | None:
+def _read_exchange(store: Store) -> ExchangeRecord | None:
     data = store.read_optional(paths.EXCHANGE)
     return None if data is None else ExchangeRecord.decode(data, store.url(paths.EXCHANGE))

@@ -54,6 +54,24 @@ class LogCheckpoint:
     path: str = ""
 
     @classmethod
+    def build(cls, store: Store, pieces: Sequence[Stored | LogCheckpoint]) -> LogCheckpoint | None:
+        """Build the checkpoint of neighbouring steps, or None if it has more than MAX_PARTS parts.
+
+        A larger one would cost more than it saves.
+        """
+        parts = (p.num_parts if isinstance(p, LogCheckpoint) else p[1].body.parts for p in pieces)
+        if sum(parts) > MAX_PARTS:
+            return None
+        checkpoints: list[LogCheckpoint] = []
+        for is_single, neighbours in groupby(pieces, key=lambda piece: isinstance(piece, tuple)):
+            if is_single:
+                steps = [piece for piece in neighbours if isinstance(piece, tuple)]
+                checkpoints.append(cls.of(steps, _known_parts(store, steps)))
+            else:
+                checkpoints += (piece for piece in neighbours if isinstance(piece, LogCheckpoint))
+        return cls.join(checkpoints)
+
+    @classmethod
     def of(cls, steps: Sequence[Stored], parts: Sequence[pa.Table | None]) -> LogCheckpoint:
         """Steps by their records, and their parts where they are known."""
         found = zip(steps, parts, strict=True)
@@ -192,21 +210,6 @@ def _write(sink: pa.NativeFile, table: pa.Table, compression: str) -> None:
     options = pa.ipc.IpcWriteOptions(compression=compression)
     with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
         writer.write_table(table)
-
-
-def condensed(store: Store, pieces: Sequence[Stored | LogCheckpoint]) -> LogCheckpoint | None:
-    """Neighbouring steps as one checkpoint; None if its size would cost more than it saves."""
-    parts = (p.num_parts if isinstance(p, LogCheckpoint) else p[1].body.parts for p in pieces)
-    if sum(parts) > MAX_PARTS:
-        return None
-    checkpoints: list[LogCheckpoint] = []
-    for is_loose, neighbours in groupby(pieces, key=lambda piece: isinstance(piece, tuple)):
-        if is_loose:
-            loose = [piece for piece in neighbours if isinstance(piece, tuple)]
-            checkpoints.append(LogCheckpoint.of(loose, _known_parts(store, loose)))
-        else:
-            checkpoints += (piece for piece in neighbours if isinstance(piece, LogCheckpoint))
-    return LogCheckpoint.join(checkpoints)
 
 
 def _known_parts(store: Store, steps: Sequence[Stored]) -> list[pa.Table | None]:

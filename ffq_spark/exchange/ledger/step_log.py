@@ -19,10 +19,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ffq_spark.errors import CorruptIndex, CorruptRecord, StepExpired, StepNotFound
-from ffq_spark.exchange.ledger.log_checkpoint import LogCheckpoint, Stored, condensed
+from ffq_spark.exchange.ledger.log_checkpoint import LogCheckpoint, Stored
 from ffq_spark.exchange.ledger.log_spans import Span, cover, ending_at
 from ffq_spark.format import paths
-from ffq_spark.format.records import NewestRecord, OutcomeRecord, StepBody, StepRecord
+from ffq_spark.format.records import NewestRecord, OutcomeRecord, StepRecord
 from ffq_spark.store import Store
 
 _PROBES = 8
@@ -84,16 +84,12 @@ class StepLog:
         The search begins where a hint says that there is a step. Without one the log is short, or
         nobody has written since checkpoints exist; and if the hint is wrong, the listing is right.
         """
-        hint = self._hint()
-        return (self._search(hint) if hint else 0) or self._last_listed()
-
-    def _hint(self) -> int:
         data = self._store.read_optional(paths.NEWEST)
         try:
-            number = NewestRecord.decode(data, paths.NEWEST).step if data else 0
+            hint = NewestRecord.decode(data, paths.NEWEST).step if data else 0
         except CorruptRecord:
-            return 0
-        return number if 0 < number < 1 << 63 else 0
+            hint = 0
+        return (self._search(hint) if 0 < hint < 1 << 63 else 0) or self._last_listed()
 
     def _search(self, low: int) -> int:
         """The newest step, from one that exists, in strides that grow and then shrink; else 0."""
@@ -240,7 +236,9 @@ class StepLog:
 
     def publish(self, outcome: OutcomeRecord) -> StepRecord:
         """Give a committed query its step, unless it has one: safe to repeat and to race."""
-        body = _body(outcome)
+        body = outcome.step
+        if body is None:
+            raise CorruptRecord(f"query {outcome.query} is committed without a step")
         last = self.read(outcome.after) if outcome.after else None
         while True:
             record = StepRecord.following(last, body)
@@ -263,24 +261,21 @@ class StepLog:
             # Whoever should have written the ones before may have died.
             for spans in (ending_at(completed[0].first - 1), completed):
                 # Where one is too large to be made, so are the larger ones.
-                all(self._has_checkpoint(span) for span in spans)
+                all(self.write_checkpoint(span) for span in spans)
         except Exception as error:
             logger.warning("no checkpoint of the steps up to %d: %s", number, error)
 
-    def _has_checkpoint(self, span: Span) -> bool:
-        """Whether there is a checkpoint, now or already."""
+    def write_checkpoint(self, span: Span) -> bool:
+        """Write the checkpoint of a span unless it exists; return False if it would be too large.
+
+        The records and parts come from smaller checkpoints where these exist.
+        """
         try:
             self._store.read_range(span.path, 0, 1)
         except FileNotFoundError:
             pieces = self._fetch(span.smaller(span.first), span.first)
-            checkpoint = condensed(self._store, pieces)
+            checkpoint = LogCheckpoint.build(self._store, pieces)
             if checkpoint is None:
                 return False
             self._store.create_once(span.path, checkpoint.encode())
         return True
-
-
-def _body(outcome: OutcomeRecord) -> StepBody:
-    if outcome.step is None:
-        raise CorruptRecord(f"query {outcome.query} is committed without a step")
-    return outcome.step

@@ -1,7 +1,7 @@
-"""Writing one map attempt: batches in, parts and an index out.
+"""Write one map attempt: batches in, parts and an index out.
 
-An attempt writes only into its own directory, and its index last: parts without an index are an
-attempt that did not finish.
+An attempt writes only into its own directory, and its index last: a directory with parts but
+without an index belongs to an attempt that did not finish.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ffq_spark.errors import ExchangeMismatch
 from ffq_spark.exchange.ledger.sealing import AttemptOutput
-from ffq_spark.exchange.write.buffer import Runs
+from ffq_spark.exchange.write.buffer import PartitionBuffer
 from ffq_spark.exchange.write.job import WriteJob
 from ffq_spark.format import manifest
 from ffq_spark.format.conform import conform
@@ -33,32 +33,34 @@ def write_attempt(
     attempt: int,
     batches: Iterable[pa.RecordBatch],
 ) -> AttemptOutput:
-    """Write all parts of one map attempt and give what the commit needs to know of them."""
+    """Write all parts of one map attempt, and return what the commit needs to know about them."""
     id = AttemptId(job.query.query, job.query.stage, map_task, attempt)
-    runs = Runs(job)
+    buffer = PartitionBuffer(job)
     digest = Digest()
     try:
         for batch in batches:
             if batch.num_rows:
-                rows = _fitting(batch, job.exchange)
-                digest += Digest.of(rows) if job.digests else Digest()
-                runs.add(rows)
-        runs.finish()
-        parts = _write_parts(store, job, id, runs)
-        stats = runs.stats()
+                rows = _conform(batch, job.exchange)
+                if job.digests:
+                    digest += Digest.of(rows)
+                buffer.add(rows)
+        buffer.finish()
+        parts = _write_parts(store, job, id, buffer)
+        stats = buffer.stats()
     finally:
-        runs.close()
+        buffer.close()
     index = MapTaskIndex(id, now_ms(), tuple(part.entry for part in parts))
     store.write(id.index_json, [index.to_json()])
     store.write(id.index_bin, [index.to_bin()])
     return AttemptOutput(id, manifest.encode(_manifest(job, id, parts, stats)), digest)
 
 
-def _fitting(batch: pa.RecordBatch, exchange: ExchangeRecord) -> pa.RecordBatch:
+def _conform(batch: pa.RecordBatch, exchange: ExchangeRecord) -> pa.RecordBatch:
+    """Give a batch the exchange's schema, and refuse other columns and rows without a weight."""
     schema, weight = exchange.schema, exchange.weight
     if sorted(batch.schema.names) != sorted(schema.names):
-        there, given = ", ".join(schema.names), ", ".join(batch.schema.names)
-        raise ExchangeMismatch(f"a batch has the columns {given}; the exchange has {there}")
+        expected, actual = ", ".join(schema.names), ", ".join(batch.schema.names)
+        raise ExchangeMismatch(f"a batch has the columns {actual}; the exchange has {expected}")
     if weight is not None and batch.column(weight).null_count:
         raise ExchangeMismatch(f"a row has no weight: column {weight!r} is null")
     return conform(batch, schema)
@@ -66,7 +68,7 @@ def _fitting(batch: pa.RecordBatch, exchange: ExchangeRecord) -> pa.RecordBatch:
 
 @dataclass(frozen=True)
 class _Written:
-    """A part that was written: its line in the index, and what only the manifest says of it."""
+    """A written part: its entry in the index, and the checksums that only the manifest holds."""
 
     entry: IndexEntry
     checksum: int
@@ -74,30 +76,32 @@ class _Written:
     tail_checksum: int
 
 
-def _write_parts(store: Store, job: WriteJob, id: AttemptId, runs: Runs) -> list[_Written]:
+def _write_parts(
+    store: Store, job: WriteJob, id: AttemptId, buffer: PartitionBuffer
+) -> list[_Written]:
     codec = Codec(job.exchange.schema, job.payload, job.compression)
-    reduces = runs.reduces().tolist()
+    reduces = buffer.reduces().tolist()
     parts: list[_Written] = []
     if job.layout == "packed":
         if reduces:
-            store.write(id.packed, _packed(id, runs, reduces, codec, parts))
+            store.write(id.packed, _packed(id, buffer, reduces, codec, parts))
         return parts
     with store.uploads() as uploads:
         for reduce in reduces:
             encoder = codec.encoder()
-            uploads.write(id.part(reduce), _pieces(encoder, runs.part(reduce)))
+            uploads.write(id.part(reduce), _pieces(encoder, buffer.part(reduce)))
             parts.append(_written(id, reduce, encoder.totals, codec))
     return parts
 
 
 def _packed(
-    id: AttemptId, runs: Runs, reduces: list[int], codec: Codec, parts: list[_Written]
+    id: AttemptId, buffer: PartitionBuffer, reduces: list[int], codec: Codec, parts: list[_Written]
 ) -> Iterator[Piece]:
-    """The pieces of all parts, one behind the other; `parts` learns where each of them lies."""
+    """Yield the bytes of all parts, one after the other, and append each to `parts`."""
     offset = 0
     for reduce in reduces:
         encoder = codec.encoder()
-        yield from _pieces(encoder, runs.part(reduce))
+        yield from _pieces(encoder, buffer.part(reduce))
         parts.append(_written(id, reduce, encoder.totals, codec, offset))
         offset += encoder.totals.bytes
 

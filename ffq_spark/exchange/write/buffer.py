@@ -1,7 +1,7 @@
-"""The rows of a map task on their way to parts: buffered, arranged, spilled when memory is full.
+"""Buffer the rows of a map task, and spill them to local disk when the memory limit is reached.
 
-Blocks of arranged rows are kept until they reach the limit, and then written aside to local disk
-as a run. At the end the runs are read back partition by partition.
+Blocks of arranged rows are kept until they reach the limit, and are then written to local disk as
+a run. At the end all runs are read back, partition by partition.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -23,22 +24,28 @@ from ffq_spark.exchange.compute.batch_sizes import (
 from ffq_spark.exchange.compute.merge import merge_sorted
 from ffq_spark.exchange.compute.spill import spill_directory
 from ffq_spark.exchange.write.job import WriteJob
-from ffq_spark.exchange.write.partitioner import Block, Group, arrange, groups, row_counts
+from ffq_spark.exchange.write.partitioner import (
+    Block,
+    PartitionRange,
+    arrange,
+    gather,
+    row_counts,
+)
 from ffq_spark.format import statistics
 
 # Arrow's 32-bit string offsets bound what one batch may hold.
 _MAX_RUN_BYTES = 1 << 30
 _PART_BATCH_BYTES = 16 << 20
-# What a processor's cache holds beside other things.
+# Fits into a processor's cache beside other data.
 _BLOCK_BYTES = 2 << 20
-# Rows that are sorted exist three times for a moment: all of them may be of one partition.
+# Sorting needs three copies of the rows for a moment, as all may belong to one partition.
 _COPIES, _COPIES_TO_SORT = 1.25, 3.25
 _MERGE_WAYS = 256
 _LEAST_SPILL_BATCH = 64 << 10
 
 
-class Runs:
-    """All rows of a map task; `part` gives them back, partition by partition."""
+class PartitionBuffer:
+    """All rows of a map task, to be read back by `part`, partition by partition."""
 
     def __init__(self, job: WriteJob) -> None:
         self._job = job
@@ -51,9 +58,11 @@ class Runs:
         self._blocks: list[Block] = []
         self._buffered = 0
         self._runs: list[MemoryRun | SpilledRun] = []
+        self._stats: list[pa.StructArray] = []
+        self._stats_reduces: list[NDArray[np.int64]] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take a batch; what exceeds the limit goes to disk."""
+        """Add a batch; rows that exceed the memory limit are spilled to disk."""
         if not batch.num_rows:
             return
         for piece in split_evenly(batch, self._block_bytes):
@@ -62,91 +71,77 @@ class Runs:
             if self._waiting >= self._block_bytes:
                 self._arrange()
                 if self._buffered >= self._run_bytes:
-                    self._runs.append(SpilledRun(self._groups(), self._spill_batch_bytes))
+                    self._runs.append(SpilledRun(self._gather(), self._spill_batch_bytes))
                     self._blocks, self._buffered = [], 0
+
+    def finish(self) -> None:
+        """End the input: the rows that are still in memory become a run that stays there."""
+        if self._batches:
+            self._arrange()
+        if self._blocks:
+            present = np.flatnonzero(row_counts(self._blocks))
+            self._runs.append(MemoryRun(present, self._gather()))
 
     def _arrange(self) -> None:
         block = arrange(pa.concat_batches(self._batches), self._job)
         self._batches, self._waiting = [], 0
         self._blocks.append(block)
-        # Sorting needs the order of each row besides.
-        order = block.batch.num_rows * ROW_OVERHEAD if self._job.sort_by else 0
-        self._buffered += block.nbytes + order
+        # Sorting also needs the position of each row.
+        positions = block.batch.num_rows * ROW_OVERHEAD if self._job.sort_by else 0
+        self._buffered += block.nbytes + positions
 
-    def _groups(self) -> Iterator[Group]:
-        return groups(self._blocks, self._job, max(self._block_bytes, _LEAST_SPILL_BATCH))
-
-    def finish(self) -> None:
-        """No more rows: the last ones become a run that stays in memory."""
-        if self._batches:
-            self._arrange()
-        if self._blocks:
-            present = np.flatnonzero(row_counts(self._blocks))
-            self._runs.append(MemoryRun(present, self._groups()))
+    def _gather(self) -> Iterator[PartitionRange]:
+        """Yield the rows of all blocks by partition, and keep their statistics."""
+        for rows in gather(self._blocks, self._job, max(self._block_bytes, _LEAST_SPILL_BATCH)):
+            if rows.stats is not None:
+                self._stats.append(rows.stats)
+                self._stats_reduces.append(rows.reduces)
+            yield rows
 
     @property
     def spilled(self) -> int:
-        """How many runs went to disk."""
+        """Number of runs that were spilled to disk."""
         return sum(isinstance(run, SpilledRun) for run in self._runs)
 
     def reduces(self) -> NDArray[np.int64]:
-        """The partitions that have rows, ascending."""
+        """Return the partitions that have rows, ascending."""
         if not self._runs:
             return np.empty(0, np.int64)
         return np.unique(np.concatenate([run.reduces for run in self._runs]))
 
     def stats(self) -> pa.StructArray | None:
-        """Statistics of the parts, in the order of `reduces`, once all parts were given."""
-        found = [piece for run in self._runs for piece in run.stats.pieces]
-        if not found:
+        """Return the statistics of the parts in the order of `reduces`, after all were read."""
+        if not self._stats:
             return None
-        reduces = self.reduces()
-        owners = np.concatenate([one for run in self._runs for one in run.stats.reduces])
+        reduces, owners = self.reduces(), np.concatenate(self._stats_reduces)
         if np.array_equal(owners, reduces):
-            return pa.concat_arrays(found)
+            return pa.concat_arrays(self._stats)
         owners = np.searchsorted(reduces, owners)
-        return statistics.merge(pa.chunked_array(found), owners, len(reduces))
+        return statistics.merge(pa.chunked_array(self._stats), owners, len(reduces))
 
     def part(self, reduce: int) -> Iterator[pa.RecordBatch]:
-        """The batches of one partition, of which each is asked for once, in ascending order.
+        """Yield the rows of one partition, in batches that are small only if the part is.
 
-        None of them is tiny, unless the part is.
+        Each partition may be read once, in ascending order.
         """
         sources = [run.batches(reduce) for run in self._runs]
         if self._job.sort_by and len(sources) > 1:
             return join_small(merge_sorted(sources, self._job.sort_by), _PART_BATCH_BYTES)
-        return join_small((batch for source in sources for batch in source), _PART_BATCH_BYTES)
+        return join_small(chain.from_iterable(sources), _PART_BATCH_BYTES)
 
     def close(self) -> None:
-        """Give back the disk space."""
+        """Free the disk space of spilled runs."""
         for run in self._runs:
-            run.close()
-
-
-class _Statistics:
-    """Statistics of groups, collected as these pass by."""
-
-    def __init__(self) -> None:
-        self.reduces: list[NDArray[np.int64]] = []
-        self.pieces: list[pa.StructArray] = []
-
-    def of(self, groups: Iterable[Group]) -> Iterator[Group]:
-        for group in groups:
-            if group.stats is not None:
-                self.reduces.append(group.reduces)
-                self.pieces.append(group.stats)
-            yield group
+            if isinstance(run, SpilledRun):
+                run.close()
 
 
 class MemoryRun:
-    """A run that never left memory; its partitions are gathered when they are asked for."""
+    """A run that stays in memory; its partitions are gathered when they are read."""
 
-    def __init__(self, reduces: NDArray[np.int64], groups: Iterable[Group]) -> None:
+    def __init__(self, reduces: NDArray[np.int64], ranges: Iterable[PartitionRange]) -> None:
         self.reduces = reduces
-        self.stats = _Statistics()
-        self._segments = (
-            segment for group in self.stats.of(groups) for segment in group.segments()
-        )
+        self._segments = (segment for rows in ranges for segment in rows.segments())
         self._next = next(self._segments, None)
 
     def batches(self, reduce: int) -> Iterator[pa.RecordBatch]:
@@ -155,20 +150,16 @@ class MemoryRun:
             self._next = next(self._segments, None)
             yield from split_evenly(batch, _PART_BATCH_BYTES)
 
-    def close(self) -> None:
-        pass
-
 
 class SpilledRun:
-    """A run on local disk. Its file has no name any more, so no crash can leave it behind."""
+    """A run on local disk, in a file without a name, so that a crash cannot leave it behind."""
 
-    def __init__(self, groups: Iterable[Group], batch_bytes: int) -> None:
-        self.stats = _Statistics()
+    def __init__(self, ranges: Iterable[PartitionRange], batch_bytes: int) -> None:
         descriptor, path = tempfile.mkstemp(prefix="ffq-spill-", dir=spill_directory())
         os.close(descriptor)
         try:
             with pa.OSFile(path, "wb") as sink:
-                owners = list(_spill(sink, self.stats.of(groups), batch_bytes))
+                owners = list(_spill(sink, ranges, batch_bytes))
             self._file = pa.OSFile(path, "rb")
         finally:
             os.unlink(path)
@@ -188,12 +179,14 @@ class SpilledRun:
         self._file.close()
 
 
-def _spill(sink: pa.NativeFile, groups: Iterable[Group], batch_bytes: int) -> Iterator[int]:
-    """Write all rows, and tell the partition of each batch."""
+def _spill(
+    sink: pa.NativeFile, ranges: Iterable[PartitionRange], batch_bytes: int
+) -> Iterator[int]:
+    """Write all rows to a file, and yield the partition of each batch."""
     writer: pa.ipc.RecordBatchFileWriter | None = None
-    for group in groups:
-        writer = writer or pa.ipc.new_file(sink, group.batch.schema)
-        for reduce, segment in group.segments():
+    for rows in ranges:
+        writer = writer or pa.ipc.new_file(sink, rows.batch.schema)
+        for reduce, segment in rows.segments():
             for batch in split_evenly(segment, batch_bytes):
                 writer.write_batch(batch)
                 yield reduce

@@ -24,7 +24,7 @@ from ffq_spark.errors import (
     StoreFailed,
 )
 from ffq_spark.exchange.ledger import leases
-from ffq_spark.exchange.ledger.cancel import end_unfinished, read_cancel
+from ffq_spark.exchange.ledger.cancel import end_unfinished, refuse_canceled
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.ledger.sealing import AttemptOutput
 from ffq_spark.exchange.write import map_outputs
@@ -199,7 +199,8 @@ class SharedWrite:
         outcome = self._ledger.outcome(self.query)
         if outcome is not None:
             raise QueryEnded(f"query {self.query} has ended already as {outcome.outcome.value}")
-        request = read_cancel(self._store, self.query)
-        if request is not None:
-            end_unfinished(self._store, self.query, request.message)
-            raise Canceled(f"canceled by {request.who}: {request.message}")
+        try:
+            refuse_canceled(self._store, self.query)
+        except Canceled as error:
+            end_unfinished(self._store, self.query, error.message)
+            raise

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from conftest import Place
 from gc_scene import DAY_MS, Scene
-from gc_stepping import Files, Process, open_store
 from pyspark.sql.types import LongType, StructField, StructType
+from stepping import Files, Process, open_store
 
 from ffq_spark.errors import StepExpired
 from ffq_spark.exchange.ledger import consumers

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from conftest import Place
 from gc_scene import OPTIONS, SCHEMA, Scene, rows_of
-from gc_stepping import Files, Killed, Process, open_store
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stepping import Files, Killed, Process, open_store
 
 from ffq_spark.errors import CorruptRecord, StepExpired, StepNotFound
 from ffq_spark.exchange.compute.pruning import Predicate, matching_partitions, may_match
@@ -323,7 +323,7 @@ def test_a_checkpoint_is_the_same_whatever_it_was_made_of(files: Files) -> None:
     assert [path.split("/")[2] for path in made] == ["16", "4", "4", "4", "4", "8", "8"]
     for path in (paths.log_checkpoint(16, 16), paths.log_checkpoint(8, 8)):
         span = Span(int(path.split("/")[2]), int(path.split("/")[3].split(".")[0]))
-        assert StepLog(open_store(files))._has_checkpoint(span)
+        assert StepLog(open_store(files)).write_checkpoint(span)
         assert files[path] == made[path]
 
 

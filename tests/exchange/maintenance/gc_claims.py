@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gc_stepping import Files, Killed, Process
 from pyspark.sql.types import LongType, StructField, StructType
+from stepping import Files, Killed, Process
 
 from ffq_spark.errors import ExchangeNotFound, Fenced, QueryEnded, StepExpired, StepNotFound
 from ffq_spark.exchange.ledger import consumers

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Set
 from typing import Any
 
 import pyarrow as pa
-from gc_stepping import Files, open_store
+from stepping import Files, open_store
 
 from ffq_spark.errors import StepExpired
 from ffq_spark.exchange.read.parts import read_parts

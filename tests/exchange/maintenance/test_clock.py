@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from conftest import Place
 from gc_scene import HOUR_MS, Scene
-from gc_stepping import FakeTime
+from stepping import FakeTime
 from s3_uploads import begin_upload, uploads_of
 
 from ffq_spark.exchange.maintenance.clock import trusted_now_ms

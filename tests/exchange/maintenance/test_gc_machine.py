@@ -10,7 +10,6 @@ from unittest import mock
 import pytest
 from gc_claims import REFUSALS, Claims, begin_stream, follow, hold, rollback
 from gc_judge import SCHEMA, Judge, batch
-from gc_stepping import FakeTime, Files, Killed, Process, open_store
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -21,6 +20,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from stepping import FakeTime, Files, Killed, Process, open_store
 
 from ffq_spark.errors import AlreadyCommitted, Fenced, QueryEnded
 from ffq_spark.exchange.ledger import consumers, leases

@@ -6,7 +6,7 @@ import pytest
 from conftest import Place
 from gc_judge import read_step
 from gc_scene import DAY_MS, Scene, rows_of
-from gc_stepping import Files, Process, open_store
+from stepping import Files, Process, open_store
 
 from ffq_spark.errors import AlreadyCommitted, Fenced, StepExpired
 from ffq_spark.exchange.ledger.ledger import Ledger

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from conftest import Place
 from gc_scene import DAY_MS, Rows, Scene, rows_of
-from gc_stepping import Files, Killed, Process, open_store
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stepping import Files, Killed, Process, open_store
 
 from ffq_spark.errors import CorruptRecord, ExchangeNotFound, StepExpired, StepNotFound
 from ffq_spark.exchange.ledger import consumers, log_spans

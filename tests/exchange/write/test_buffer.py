@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from ffq_spark.exchange.exchange import Exchange
-from ffq_spark.exchange.write.buffer import Runs
+from ffq_spark.exchange.write.buffer import PartitionBuffer
 from ffq_spark.exchange.write.job import WriteJob
 from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.format import manifest
@@ -81,14 +81,14 @@ def test_rows_that_were_spilled_come_back_exactly(
 
 def test_what_fits_into_memory_is_not_spilled_and_what_does_not_is() -> None:
     for buffer, spilled in ((64 * MIB, 0), (64 * KIB, 5)):
-        runs = Runs(job(options(8, buffer)))
+        buffered = PartitionBuffer(job(options(8, buffer)))
         for batch in rows(20_000):
-            runs.add(batch)
-        runs.finish()
-        assert runs.spilled == 0 if spilled == 0 else runs.spilled >= spilled
-        found = [batch for reduce in runs.reduces().tolist() for batch in runs.part(reduce)]
+            buffered.add(batch)
+        buffered.finish()
+        assert buffered.spilled == 0 if spilled == 0 else buffered.spilled >= spilled
+        found = [batch for reduce in buffered.reduces().tolist() for batch in buffered.part(reduce)]
         assert sum(batch.num_rows for batch in found) == 20_000
-        runs.close()
+        buffered.close()
 
 
 WRITE_AND_COUNT = """
@@ -200,12 +200,12 @@ def test_a_write_that_fails_leaves_no_file_in_the_spill_directory(
 
 
 def test_a_spill_file_has_no_name_while_it_is_used(spill_directory: Path) -> None:
-    runs = Runs(job(options(8, 64 * KIB)))
+    buffered = PartitionBuffer(job(options(8, 64 * KIB)))
     for batch in rows(10_000):
-        runs.add(batch)
+        buffered.add(batch)
         assert list(spill_directory.iterdir()) == []
-    assert runs.spilled > 0
-    runs.close()
+    assert buffered.spilled > 0
+    buffered.close()
 
 
 def test_statistics_of_spilled_parts_are_those_of_their_rows(root: str) -> None:

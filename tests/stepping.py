@@ -1,19 +1,38 @@
-"""Many processes on one storage in memory, of which the test moves one operation at a time.
+"""Processes that a test moves one storage operation at a time, and can kill between any two.
 
 Processes are threads of which only one ever runs, so every interleaving of their operations can be
-made, and made again; each can be killed between any two, also in the middle of a file.
+made, and made again. They share a local directory, or files in memory, where each can also be
+killed in the middle of a file.
 """
 
 from __future__ import annotations
 
+import os
+import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from ffq_spark.store import Directory, Entry, Store
+from ffq_spark.store.backend import Skip
 from ffq_spark.store.local import LocalBackend
 
 Files = dict[str, bytes]
+
+# The changes of a directory that decide what readers see; all others only prepare.
+DECIDING = (
+    "change _ffq/pending",
+    ".outcome.json",
+    "change _ffq/exchange.json",
+    "change _ffq/steps",
+)
+
+
+def new_directory() -> str:
+    """Make an empty directory, in memory if possible: a campaign makes thousands of small files."""
+    memory = "/dev/shm"
+    return tempfile.mkdtemp(prefix="ffq-", dir=memory if os.path.isdir(memory) else None)
 
 
 class Killed(BaseException):
@@ -21,7 +40,7 @@ class Killed(BaseException):
 
 
 class FakeTime:
-    """A clock that stands still until it is told; takes the place of the module `time`."""
+    """A clock that a test sets; it replaces the module `time`."""
 
     def __init__(self, milliseconds: int) -> None:
         self.now = milliseconds
@@ -103,26 +122,68 @@ class SharedFiles(LocalBackend):
         yield from found.values()
 
 
-def open_store(files: Files, gate: Callable[[str], None] = lambda _: None) -> Store:
-    store = Store("/memory")
-    store._backend = SharedFiles(files, gate)
-    return store
+class _GatedDirectory(LocalBackend):
+    """Files in a local directory, with a gate around each operation."""
+
+    def __init__(self, root: str, gate: Callable[[str], AbstractContextManager[None]]) -> None:
+        super().__init__(root)
+        self._gate = gate
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> Any:
+        with self._gate("read"):
+            return super().read(path, start, length)
+
+    def create(self, path: str, data: bytes) -> None:
+        with self._gate(f"change {path}"):
+            super().create(path, data)
+
+    def write(self, path: str, pieces: Iterable[memoryview]) -> None:
+        with self._gate(f"change {path}"):
+            super().write(path, pieces)
+
+    def scan(self, path: str) -> Iterator[Entry]:
+        with self._gate("read"):
+            return super().scan(path)
+
+    def delete(self, path: str) -> None:
+        with self._gate(f"change {path}"):
+            super().delete(path)
+
+    def delete_many(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self.delete(path)
+
+    def tree(self, path: str, skip: Skip) -> Iterator[Directory]:
+        with self._gate("read"):
+            return super().tree(path, skip)
+
+
+def open_store(files: Files, watch: Callable[[str], None] = lambda _: None) -> Store:
+    """Open a store over files in memory; `watch` is called before each operation."""
+    return Store("/memory", backend=SharedFiles(files, watch))
 
 
 class Process:
-    """Work that waits before each of its storage operations until it is advanced."""
+    """Work that waits before each of its storage operations until it is advanced.
 
-    def __init__(self, files: Files, work: Callable[[Store], Any]) -> None:
+    `place` is the path of a local directory, or files in memory. Operations of a directory are
+    named `read` or `change <path>`; those of files in memory by their kind and path.
+    """
+
+    def __init__(self, place: str | Files, work: Callable[[Store], Any]) -> None:
         self._turn, self._waiting = threading.Semaphore(0), threading.Semaphore(0)
         self._kill = False
+        self._fault = ""
         self.killed = False
+        self.next = ""
         self.done = False
         self.result: Any = None
         self.error: BaseException | None = None
-        self._next = ""
-        self._thread = threading.Thread(
-            target=self._run, args=[work, open_store(files, self._gate)], daemon=True
-        )
+        if isinstance(place, str):
+            store = Store(place, backend=_GatedDirectory(place, self._gate))
+        else:
+            store = open_store(place, self._wait)
+        self._thread = threading.Thread(target=self._run, args=[work, store], daemon=True)
         self._thread.start()
         self._waiting.acquire()
 
@@ -134,38 +195,52 @@ class Process:
         self.done = True
         self._waiting.release()
 
-    def _gate(self, operation: str) -> None:
-        self._next = operation
+    def _wait(self, operation: str) -> None:
+        self.next = operation
         if not self._kill:
             self._waiting.release()
             self._turn.acquire()
         if self._kill:
             raise Killed
 
-    def advance(self, operations: int) -> None:
-        """Let it do so many operations, or what is left of them."""
+    @contextmanager
+    def _gate(self, operation: str) -> Iterator[None]:
+        self._wait(operation)
+        fault, self._fault = self._fault, ""
+        if fault == "refused":
+            raise PermissionError("refused")
+        yield
+        if fault == "lost":
+            raise TimeoutError("no answer")
+
+    def fail_next(self, fault: str) -> None:
+        """Fail its next operation in a directory: `refused`, or done with the answer `lost`."""
+        self._fault = fault
+
+    def advance(self, operations: int = 1) -> None:
+        """Run at most this number of operations."""
         for _ in range(operations):
             if self.done:
                 return
             self._turn.release()
             self._waiting.acquire()
 
-    def advance_to(self, operation: str) -> None:
-        """Let it do at least one operation, and more until one of this kind is the next."""
-        self.advance(1)
-        while not self.done and not self._next.startswith(operation):
-            self.advance(1)
+    def advance_to(self, *operations: str) -> None:
+        """Run one operation, and more until the next one's name has one of these parts, if any."""
+        self.advance()
+        while operations and not self.done and not any(part in self.next for part in operations):
+            self.advance()
 
     def finish(self) -> Any:
-        """Let it run to its end, and give what it gave."""
+        """Run to the end, and return the result of the work or raise its error."""
         while not self.done:
-            self.advance(1)
+            self.advance()
         if self.error is not None:
             raise self.error
         return self.result
 
     def kill(self) -> None:
-        """Let it end without another operation."""
+        """End the process without another operation."""
         if not self.done:
             self._kill = self.killed = True
             self._turn.release()
