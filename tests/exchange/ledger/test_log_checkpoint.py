@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -15,18 +14,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stepping import Files, Killed, Process, open_store
 
-from ffq_spark.errors import CorruptRecord, StepExpired, StepNotFound
+from ffq_spark.errors import CorruptRecord, StepExpired
 from ffq_spark.exchange.compute.pruning import Predicate, matching_partitions, may_match
 from ffq_spark.exchange.ledger import log_checkpoint, log_spans
 from ffq_spark.exchange.ledger.log_checkpoint import LogCheckpoint
-from ffq_spark.exchange.ledger.log_spans import Span, cover
+from ffq_spark.exchange.ledger.log_spans import Span
 from ffq_spark.exchange.ledger.step_log import StepLog
 from ffq_spark.exchange.maintenance import versions
 from ffq_spark.exchange.scan.snapshot import READ_SCHEMA, take_snapshot
 from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.format import manifest, paths
 from ffq_spark.format.ids import now_ms
-from ffq_spark.format.records import ExchangeRecord, NewestRecord, StepRecord
+from ffq_spark.format.records import ExchangeRecord, StepRecord
 from ffq_spark.options import ReadOptions, WriteOptions
 from ffq_spark.store import Store
 
@@ -54,106 +53,6 @@ def checkpoint_files(files: Files) -> list[str]:
 
 def planned(store: Store, **options: Any) -> pa.Table:
     return take_snapshot(store, ReadOptions(**options)).parts()
-
-
-# --- which files hold which steps ----------------------------------------------------------------
-
-
-@given(st.integers(1, 300), st.integers(0, 300))
-def test_spans_hold_all_wanted_steps_and_few_others(first: int, more: int) -> None:
-    last = first + more
-    spans = list(cover(first, last))
-    assert spans[0].first <= first and spans[-1].last == last
-    assert all(before.last + 1 == after.first for before, after in pairwise(spans))
-    assert all(span.last % span.size == 0 for span in spans)
-    assert sum(span.size for span in spans) < 2 * (more + 1)
-
-
-def test_a_reader_opens_few_files_however_long_the_log_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    for last in (100, 4095, 10_000, 262_143, 1_000_000):
-        sizes = [span.size for span in cover(1, last)]
-        assert sizes.count(1) < 64
-        assert all(sizes.count(size) < 8 or size == max(sizes) for size in set(sizes) - {1})
-
-
-# --- the newest step -----------------------------------------------------------------------------
-
-
-HINTS = (
-    st.none()
-    | st.integers(-5, 1 << 70).map(lambda number: NewestRecord(number).encode())
-    | st.sampled_from([b"", b"{", b"[]", b'{"step": "7"}', b'{"step": null}', b"\xff"])
-)
-
-
-@settings(max_examples=300)
-@given(st.integers(0, 1500), st.integers(0, 1500).map(lambda n: NewestRecord(n).encode()) | HINTS)
-def test_the_newest_step_is_found_whatever_the_hint_says(last: int, hint: bytes | None) -> None:
-    files = {paths.step(number): b"" for number in range(1, last + 1)}
-    if hint is not None:
-        files[paths.NEWEST] = hint
-    assert StepLog(open_store(files)).last_number() == last
-
-
-@pytest.mark.parametrize("behind", [0, 1, 63, 64, 127, 5_000])
-def test_a_hint_saves_the_listing_and_most_of_the_reads(behind: int) -> None:
-    files = {paths.step(number): b"" for number in range(1, 10_001)}
-    files[paths.NEWEST] = NewestRecord(10_000 - behind).encode()
-    operations: list[str] = []
-    assert StepLog(open_store(files, operations.append)).last_number() == 10_000
-    assert not any(operation.startswith("list") for operation in operations)
-    assert len(operations) <= (18 if behind < 64 else 80)
-
-
-def test_steps_that_come_during_the_search_are_found_or_not_but_none_before_is_missed() -> None:
-    def search(files: Files) -> Process:
-        return Process(files, lambda store: StepLog(store).last_number())
-
-    seen = set()
-    for hint in (8, 60):
-        for operations in range(30):
-            files = {paths.step(number): b"" for number in range(1, 71)}
-            files[paths.NEWEST] = NewestRecord(hint).encode()
-            process = search(files)
-            process.advance(operations)
-            files.update({paths.step(number): b"" for number in range(71, 90)})
-            found = process.finish()
-            assert 70 <= found <= 89
-            seen.add(found)
-    assert len(seen) > 1
-
-
-def test_no_single_record_that_is_lost_ends_the_log() -> None:
-    for last in range(2, 90):
-        files = {paths.step(number): b"" for number in range(1, last + 1)}
-        files[paths.NEWEST] = NewestRecord(1).encode()
-        for lost in range(2, last):
-            del files[paths.step(lost)]
-            assert StepLog(open_store(files)).last_number() == last, f"without {lost}"
-            files[paths.step(lost)] = b""
-
-
-def test_a_record_that_is_lost_is_an_error_to_whoever_needs_it(files: Files, scene: Scene) -> None:
-    for _ in range(11):
-        scene.write()
-    for lost in (9, 10):
-        record = files.pop(paths.step(lost))
-        with pytest.raises(StepNotFound, match=f"step {lost}"):
-            planned(scene.store)
-        files[paths.step(lost)] = record
-    assert len(planned(scene.store)) > 0
-
-
-def test_neither_reading_nor_writing_lists_a_long_log(files: Files, scene: Scene) -> None:
-    for _ in range(5):
-        scene.write()
-    operations: list[str] = []
-    store = open_store(files, operations.append)
-    take_snapshot(store, ReadOptions()).parts()
-    take_snapshot(store, ReadOptions(steps="all"))
-    Scene(scene.place, store).write()
-    assert operations and f"list {paths.STEPS}" not in operations
 
 
 # --- what is shown -------------------------------------------------------------------------------

@@ -1,0 +1,82 @@
+"""Claims decide between committed queries, with the same answer for everyone who asks."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from ffq_spark.errors import DuplicateBatch, ExchangeMismatch
+from ffq_spark.exchange.ledger import claims
+from ffq_spark.exchange.ledger.claims import Claim
+from ffq_spark.exchange.ledger.sealing import seal
+from ffq_spark.format.records import (
+    ExchangeRecord,
+    Outcome,
+    OutcomeRecord,
+    QueryRecord,
+    StreamBatch,
+)
+from ffq_spark.store import Store
+
+EXCHANGE = ExchangeRecord.of(pa.schema([("k", pa.int64())]), ("k",), 4)
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store(f"memory://{uuid.uuid4().hex}")
+
+
+def committed(
+    query: int, exchange: ExchangeRecord | None = None, batch: int | None = None
+) -> OutcomeRecord:
+    body, _ = seal(QueryRecord(query, "app-1", 0, "append", 0), [], [])
+    if batch is not None:
+        body = replace(body, stream=StreamBatch("nightly", 1, batch, 0, 0, 0))
+    return OutcomeRecord(
+        query, Outcome.COMMITTED, 0, f"nonce {query}", step=body, exchange=exchange
+    )
+
+
+def test_a_query_that_claims_nothing_has_won(store: Store) -> None:
+    claims.make(store, committed(1))
+    assert claims.standing(store, committed(1)) is Claim.WON
+
+
+@pytest.mark.parametrize("partitions", [4, 8])
+def test_the_first_write_decides_about_the_exchange(store: Store, partitions: int) -> None:
+    first = committed(1, EXCHANGE)
+    second = committed(2, replace(EXCHANGE, partitions=partitions))
+    assert claims.standing(store, first) is Claim.OPEN
+    for _ in range(2):
+        claims.make(store, first)
+    assert claims.standing(store, first) is Claim.WON
+    if partitions == EXCHANGE.partitions:
+        claims.make(store, second)
+        assert claims.standing(store, second) is Claim.WON
+        return
+    for _ in range(2):
+        with pytest.raises(ExchangeMismatch, match="partitions"):
+            claims.make(store, second)
+    assert claims.standing(store, second) is Claim.LOST
+
+
+def test_a_batch_belongs_to_the_query_that_claims_it_first(store: Store) -> None:
+    first, second, next_batch = committed(1, batch=5), committed(2, batch=5), committed(3, batch=6)
+    assert claims.standing(store, second) is Claim.OPEN
+    for _ in range(2):
+        claims.make(store, first)
+    with pytest.raises(DuplicateBatch, match="batch 5"):
+        claims.make(store, second)
+    claims.make(store, next_batch)
+    standings = [claims.standing(store, outcome) for outcome in (first, second, next_batch)]
+    assert standings == [Claim.WON, Claim.LOST, Claim.WON]
+
+
+def test_a_batch_is_not_claimed_by_a_query_that_lost_the_exchange(store: Store) -> None:
+    claims.make(store, committed(1, EXCHANGE))
+    with pytest.raises(ExchangeMismatch):
+        claims.make(store, committed(2, replace(EXCHANGE, partitions=8), batch=5))
+    claims.make(store, committed(3, batch=5))

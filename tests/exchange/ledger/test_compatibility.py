@@ -1,0 +1,73 @@
+"""A write fits the exchange it goes to, or is refused with the difference."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from ffq_spark.errors import BadOption, ExchangeMismatch, KeyColumnMissing
+from ffq_spark.exchange.ledger.compatibility import agree, propose
+from ffq_spark.format.records import ExchangeRecord
+from ffq_spark.options import WriteOptions
+
+SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string()), ("w", pa.int32())])
+EXISTING = ExchangeRecord.of(SCHEMA, ("k",), 4, "ffq", weight="w")
+
+
+def proposed(existing: ExchangeRecord | None = None, **options: object) -> ExchangeRecord:
+    return propose(WriteOptions(**options), SCHEMA, None, existing, "root")  # type: ignore[arg-type]
+
+
+def test_a_later_write_takes_what_it_does_not_name_from_the_exchange() -> None:
+    assert proposed(EXISTING) == EXISTING
+    assert proposed(EXISTING, keys=("k",), partitions=4, hash="ffq") == EXISTING
+
+
+def test_a_first_write_without_keys_has_one_partition() -> None:
+    assert proposed().partitions == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "option"),
+    [
+        ({"keys": ("k",)}, "partitions"),
+        ({"partitions": 2}, "keys"),
+        ({"keys": ("k",), "partitions": 2, "weight_column": "k"}, "weightColumn"),
+    ],
+)
+def test_a_first_write_that_is_incomplete_names_the_option(
+    options: dict[str, object], option: str
+) -> None:
+    with pytest.raises(BadOption, match=option):
+        proposed(**options)
+
+
+def test_a_key_that_is_no_column_is_refused() -> None:
+    with pytest.raises(KeyColumnMissing, match="missing"):
+        proposed(keys=("missing",), partitions=2)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"keys": ("v",)}, {"partitions": 8}, {"hash": "spark"}, {"weight": None}],
+    ids=lambda change: next(iter(change)),
+)
+def test_what_the_exchange_fixes_cannot_change(change: dict[str, object]) -> None:
+    with pytest.raises(ExchangeMismatch, match=next(iter(change))):
+        agree(EXISTING, replace(EXISTING, **change), "root")  # type: ignore[arg-type]
+
+
+def test_columns_are_compared_by_name_and_type() -> None:
+    other = ExchangeRecord.of(
+        pa.schema([("k", pa.int64()), ("v", pa.int8()), ("x", pa.int32())]), ("k",), 4
+    )
+    first = ExchangeRecord.of(SCHEMA, ("k",), 4)
+    with pytest.raises(ExchangeMismatch) as caught:
+        agree(first, other, "root")
+    for name in ("v", "w", "x"):
+        assert f"{name}: " in str(caught.value)
+    assert "k: " not in str(caught.value)
+    reordered = ExchangeRecord.of(pa.schema(list(SCHEMA)[::-1]), ("k",), 4)
+    agree(first, reordered, "root")
