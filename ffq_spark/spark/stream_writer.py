@@ -1,7 +1,7 @@
-"""Streaming writes: a micro-batch is a query, and becomes a step by the rule of streams.
+"""Streaming writes: a micro-batch is a query, and becomes a step by the write rule of streams.
 
-Spark makes the writer twice for each micro-batch, once for its tasks and once for its commit, and
-the two share nothing: what the commit must know of the query travels in the tasks' messages.
+Spark creates two writers for each micro-batch, one for its tasks and one for its commit, and they
+share nothing. So the tasks' messages bring the query to the commit.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class BatchMessage(WriterCommitMessage):
-    """What a task attempt tells the commit, of itself, its query and the streaming query."""
+    """The output of a finished task attempt, its query, and the streaming query that owns it."""
 
     output: AttemptOutput
     query: QueryRecord
@@ -75,20 +75,20 @@ class ExchangeStreamWriter(DataSourceStreamArrowWriter):
         return BatchMessage(output, self._job.query, streaming_query(task))
 
     def commit(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
-        found = all_messages(messages, BatchMessage)
-        if len({(message.query, message.owner) for message in found}) != 1:
-            raise BadCommit(f"batch {batch_id} has messages of several queries, or none")
-        query, owner = found[0].query, found[0].owner
+        received = all_messages(messages, BatchMessage)
+        if len({(message.query, message.owner) for message in received}) != 1:
+            raise BadCommit(f"batch {batch_id} needs messages of one query, and of no other")
+        query, owner = received[0].query, received[0].owner
         refuse_canceled(self._store, query.query)
         delivery = Delivery(
             self._options.stream_id or owner,
             owner,
             batch_id,
             self._options.takeover,
-            # Spark runs a batch again over the same offsets: one of its results is in the log.
+            # Spark re-runs a batch over the same offsets, so its first result is in the log.
             self._options.on_mismatch or "warn",
         )
-        outputs = [message.output for message in found]
+        outputs = [message.output for message in received]
         job = replace(self._job, query=query)
         with committed_is_success():
             commit_write(self._store, job, outputs, delivery, self._offsets(batch_id))
@@ -96,19 +96,19 @@ class ExchangeStreamWriter(DataSourceStreamArrowWriter):
     def _offsets(self, batch: int) -> Offsets | None:
         try:
             if self._checkpoint is None:
-                raise NoOffsets(f"where batch {batch}'s checkpoint lies is not known")
+                raise NoOffsets(f"the Spark checkpoint of batch {batch} is unknown")
             return batch_offsets(self._checkpoint, batch, self._storage_options)
         except FfqError as error:
             if self._options.require_offsets:
                 raise
             if self._checkpoint is not None:
-                logger.warning("batch %d is written without its offsets: %s", batch, error)
+                logger.warning("batch %d is committed without its offsets: %s", batch, error)
             return None
 
     def abort(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
-        done = [message for message in messages if isinstance(message, BatchMessage)]
+        finished = [message for message in messages if isinstance(message, BatchMessage)]
         reason = (
-            f"Spark aborted batch {batch_id}; {len(done)} of {len(messages)} tasks had finished"
+            f"Spark aborted batch {batch_id}; {len(finished)} of {len(messages)} tasks had finished"
         )
-        for query in {message.query.query for message in done}:
+        for query in {message.query.query for message in finished}:
             abort_query(self._store, query, reason)

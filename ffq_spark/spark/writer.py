@@ -1,4 +1,4 @@
-"""Batch writes: Spark runs the tasks, the ledger decides which of their attempts count."""
+"""Batch writes: Spark runs the tasks, and the ledger commits one attempt of each."""
 
 from __future__ import annotations
 
@@ -32,18 +32,19 @@ logger = logging.getLogger(__name__)
 
 
 def all_messages(messages: list[WriterCommitMessage | None], kind: type[Message]) -> list[Message]:
-    """The messages of all tasks; one that is missing is an error."""
-    found = [message for message in messages if isinstance(message, kind)]
-    if len(found) != len(messages):
-        raise BadCommit("a task sent no message")
-    return found
+    """Return the messages of all tasks, or raise BadCommit if one is missing."""
+    received = [message for message in messages if isinstance(message, kind)]
+    if len(received) != len(messages):
+        missing = len(messages) - len(received)
+        raise BadCommit(f"{missing} of {len(messages)} tasks sent no message")
+    return received
 
 
 @contextmanager
 def committed_is_success() -> Iterator[None]:
-    """Let Spark's job succeed where the rows are committed and only not visible yet.
+    """Let Spark's job succeed if its rows are committed but not visible yet.
 
-    A job that failed would be run again, and its rows would be there twice.
+    A failed job would be run again, and its rows would be written twice.
     """
     try:
         yield
@@ -52,9 +53,9 @@ def committed_is_success() -> Iterator[None]:
 
 
 def abort_query(store: Store, query: int, reason: str) -> None:
-    """End a query that Spark gives up, or say that it is committed all the same.
+    """End a query that Spark aborts, or raise AlreadyCommitted if it is committed.
 
-    A commit may die after the outcome, with its process; Spark shows this error beside its own.
+    The process of a commit may die after the outcome. Spark shows this error beside its own.
     """
     ended = end_unfinished(store, query, reason)
     if ended.outcome is Outcome.COMMITTED:
@@ -69,7 +70,7 @@ def streaming_query(task: TaskContext) -> str:
 
 @dataclass
 class TaskMessage(WriterCommitMessage):
-    """What a task attempt tells the commit: the only word on which attempts count."""
+    """The output of a finished task attempt; Spark sends one attempt of each task to the commit."""
 
     output: AttemptOutput
     streaming_query: str
@@ -87,7 +88,7 @@ class ExchangeWriter(DataSourceArrowWriter):
         task = TaskContext.get()
         assert task is not None
         streaming = streaming_query(task)
-        # Only tasks see who runs them: refuse options that do not fit before rows are written.
+        # Only tasks know their streaming query: check the options before rows are written.
         batch_delivery(self._options, streaming)
         attempt = spark_attempt(task.taskAttemptId())
         output = write_attempt(self._store, self._job, task.partitionId(), attempt, iterator)
@@ -95,13 +96,13 @@ class ExchangeWriter(DataSourceArrowWriter):
         return TaskMessage(output, streaming)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        found = all_messages(messages, TaskMessage)
-        streaming = {message.streaming_query for message in found} or {""}
+        received = all_messages(messages, TaskMessage)
+        streaming = {message.streaming_query for message in received} or {""}
         if len(streaming) != 1:
-            raise BadCommit("the tasks of one write were run by several streaming queries")
+            raise BadCommit("several streaming queries ran the tasks of one write")
         refuse_canceled(self._store, self._job.query.query)
         delivery = batch_delivery(self._options, streaming.pop())
-        outputs = [message.output for message in found]
+        outputs = [message.output for message in received]
         with committed_is_success():
             commit_write(self._store, self._job, outputs, delivery)
 

@@ -1,4 +1,4 @@
-"""Ending a query that its driver has given up, where no writer has recorded an outcome."""
+"""End a query that its driver has given up without recording an outcome."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from ffq_spark.store import Store
 
 
 def end_abandoned(store: Store, query: int, given_up_ms: int) -> OutcomeRecord | None:
-    """Record how a query ended that its driver gave up at a time; None if there is none to end.
+    """End a query that its driver gave up at a time, and return its outcome.
 
-    The outcome is create-once, so a commit that came first stays. A query record that is younger
-    than `given_up_ms` belongs to a later write with the same number, which may still commit.
+    The outcome is created once, so a commit that came first stays. Returns None without a query
+    record, and for a record younger than `given_up_ms`: it belongs to a later write with the same
+    number, which may still commit.
 
     >>> from ffq_spark.format.ids import now_ms
     >>> store = Store("memory://doc-abandon")

@@ -1,4 +1,4 @@
-"""Cancelling in two steps: anyone asks by a record, the initiator ends the query."""
+"""Cancel a query in two steps: anyone creates a request, and the initiator ends the query."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ USER_CANCELED = "USER_CANCELED"
 
 
 def whoami() -> str:
-    """Who asks: user, host and process."""
+    """Describe the caller: user, host and process."""
     try:
         user = getpass.getuser()
     except (OSError, KeyError, ImportError):
-        # In a container a user may have a number and no name.
+        # In a container a user may have an id but no name.
         user = str(os.getuid()) if hasattr(os, "getuid") else "unknown"
     return f"{user}@{socket.gethostname()}:{os.getpid()}"
 
@@ -29,7 +29,7 @@ def whoami() -> str:
 def request_cancel(
     store: Store, query: int, message: str, code: str = USER_CANCELED, who: str | None = None
 ) -> CancelRecord:
-    """Ask for a query's end; the first request stays, and is returned to all who ask."""
+    """Request the end of a query; the first request stays, and is returned to every caller."""
     ended = Ledger(store).outcome(query)
     if ended is not None:
         raise QueryEnded(f"query {query} has ended already as {ended.outcome.value}")
@@ -42,7 +42,7 @@ def request_cancel(
 
 
 def read_cancel(store: Store, query: int) -> CancelRecord | None:
-    """The request to end a query, if there is one."""
+    """Read the request to cancel a query, or return None."""
     path = paths.cancel(query)
     data = store.read_optional(path)
     return None if data is None else CancelRecord.decode(data, store.url(path))
@@ -56,7 +56,7 @@ def refuse_canceled(store: Store, query: int) -> None:
 
 
 def end_unfinished(store: Store, query: int, reason: str) -> OutcomeRecord:
-    """End a query that failed: as canceled if that was asked for, else as aborted."""
+    """End an unfinished query: as canceled if a request to cancel it exists, else as aborted."""
     request = read_cancel(store, query)
     ledger = Ledger(store)
     if request is None:

@@ -1,4 +1,4 @@
-"""Whether a write fits the exchange it goes to."""
+"""Check that a write fits the exchange it goes to."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def propose(
     existing: ExchangeRecord | None,
     root: str,
 ) -> ExchangeRecord:
-    """The exchange that a write means: the existing one if there is, else one from its options.
+    """Return the exchange that a write means: the existing one, or a new one from its options.
 
     >>> schema = pa.schema([("k", pa.int64()), ("v", pa.string())])
     >>> propose(WriteOptions(keys=("k",), partitions=4), schema, None, None, "r").partitions
@@ -31,7 +31,9 @@ def propose(
     partitions = options.partitions or (existing.partitions if existing else None)
     if partitions is None:
         if keys:
-            raise BadOption("the first write needs a number of partitions", option="partitions")
+            raise BadOption(
+                "the first write with keys needs a number of partitions", option="partitions"
+            )
         partitions = 1
     if not keys and partitions > 1:
         raise BadOption(f"{partitions} partitions need key columns", option="keys")
@@ -40,7 +42,7 @@ def propose(
         check_key_type(key, require_column(schema, key, "keys").type, hash)
     weight = options.weight_column or (existing.weight if existing else None)
     if weight in keys:
-        raise BadOption(f"{weight!r} is a key and cannot be the weight too", option="weightColumn")
+        raise BadOption(f"{weight!r} is a key and cannot also be the weight", option="weightColumn")
     proposal = ExchangeRecord.of(schema, keys, partitions, hash, spark_schema, weight)
     if existing is None:
         return proposal

@@ -1,4 +1,4 @@
-"""Who still needs old steps: consumers, by how far they have read, and holds, by name."""
+"""Records that keep old steps: the progress of consumers, and holds."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ffq_spark.options import safe_name
 from ffq_spark.store import Store
 
 Check = Callable[[], None]
-"""Raises StepExpired if data that somebody is about to rely on may have been removed."""
+"""Raises StepExpired if data that the caller is about to rely on may have been deleted."""
 
 
 @dataclass(frozen=True)
 class ConsumerRecord(JsonRecord):
-    """A consumer has read everything up to and including `step`."""
+    """The progress of a consumer: it has read everything up to and including `step`."""
 
     consumer: str
     step: int
@@ -28,7 +28,7 @@ class ConsumerRecord(JsonRecord):
 
 @dataclass(frozen=True)
 class HoldRecord(JsonRecord):
-    """Someone asked to keep `step` and what is visible with it."""
+    """A request to keep the snapshot as of `step`."""
 
     name: str
     step: int
@@ -36,7 +36,7 @@ class HoldRecord(JsonRecord):
 
 
 def record_progress(store: Store, consumer: str, step: int) -> None:
-    """Write down that a consumer has read a step.
+    """Record that a consumer has read a step.
 
     >>> store = Store("memory://doc-consumers")
     >>> record_progress(store, "dashboard", 7)
@@ -48,7 +48,7 @@ def record_progress(store: Store, consumer: str, step: int) -> None:
 
 
 def consumers(store: Store) -> list[ConsumerRecord]:
-    """Every consumer that has recorded progress."""
+    """Read the progress of all consumers, sorted by name."""
     files = [f"{paths.CONSUMERS}/{entry.name}" for entry in store.list(paths.CONSUMERS)]
     pairs = zip(files, store.read_many(files), strict=True)
     found = [ConsumerRecord.decode(data, store.url(path)) for path, data in pairs if data]
@@ -56,14 +56,14 @@ def consumers(store: Store) -> list[ConsumerRecord]:
 
 
 def find(store: Store, consumer: str) -> ConsumerRecord | None:
-    """How far one consumer has come."""
+    """Read the progress of a consumer, or return None."""
     path = paths.consumer(consumer)
     data = store.read_optional(path) if consumer else None
     return None if data is None else ConsumerRecord.decode(data, store.url(path))
 
 
 def forget(store: Store, consumer: str) -> None:
-    """Let retention pass a consumer that will not come back."""
+    """Delete the progress of a consumer that will not come back, so that it keeps no steps."""
     store.delete(paths.consumer(_name(consumer)))
 
 
@@ -93,11 +93,11 @@ def hold(store: Store, name: str, step: int) -> HoldRecord:
 
 
 def _record(store: Store, path: str, record: JsonRecord, check: Check) -> None:
-    """Write a record that retention respects; restore the one before if `check` fails.
+    """Write a record that retention respects, or restore the earlier one if `check` fails.
 
-    Retention marks steps and then reads these records again: either it sees this one, or the
-    check after the write sees the mark. The check before the write keeps a record of the same name
-    in force whenever the answer is known already.
+    Retention marks steps and then reads these records again: either it sees this record, or the
+    check after the write sees the mark. The check before the write keeps an earlier record of the
+    same name in force whenever the data has expired already.
     """
     check()
     before, data = store.read_optional(path), record.encode()
@@ -105,7 +105,7 @@ def _record(store: Store, path: str, record: JsonRecord, check: Check) -> None:
     try:
         check()
     except StepExpired:
-        # Another process may have recorded itself under this name meanwhile.
+        # Another process may have written a record of this name since.
         if store.read_optional(path) == data:
             if before is None:
                 store.delete(path)
@@ -115,7 +115,7 @@ def _record(store: Store, path: str, record: JsonRecord, check: Check) -> None:
 
 
 def holds(store: Store) -> list[HoldRecord]:
-    """Every hold."""
+    """Read all holds, sorted by name."""
     files = [f"{paths.HOLDS}/{entry.name}" for entry in store.list(paths.HOLDS)]
     pairs = zip(files, store.read_many(files), strict=True)
     found = [HoldRecord.decode(data, store.url(path)) for path, data in pairs if data]
@@ -123,7 +123,7 @@ def holds(store: Store) -> list[HoldRecord]:
 
 
 def release(store: Store, name: str) -> None:
-    """End a hold."""
+    """Delete a hold, if it exists."""
     store.delete(paths.hold(_name(name)))
 
 

@@ -1,7 +1,7 @@
-"""Leases: who is alive, as far as storage can tell.
+"""Leases: records by which initiators show that they are alive.
 
-A lease only ever decides whether a query may be *fenced*. A query that is fenced too early, because
-two clocks disagree or its driver slept, loses its commit with an error, never its readers' rows.
+A lease only decides whether a query may be *fenced*. A query that is fenced too early, because two
+clocks disagree or its driver slept, fails its commit with an error; readers never lose rows.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from ffq_spark.store import Store
 logger = logging.getLogger(__name__)
 
 RENEWALS = 4
-"""How often a lease is renewed in the time that it lasts."""
-# A query without a lease (no plugin) gets this long before anybody may call it lost.
+"""Number of renewals during the time that a lease lasts."""
+# A query without a lease (no plugin) may be called lost after this time.
 UNLEASED_MS = 24 * 3600 * 1000
 
 
 def renew(store: Store, initiator: str, seconds: int) -> None:
-    """Say that an initiator is alive."""
+    """Renew the lease of an initiator for a number of seconds."""
     record = LeaseRecord(initiator, seconds, now_ms())
     store.replace(paths.lease(initiator), record.encode())
 
 
 @contextmanager
 def kept(renewed: Callable[[], None], seconds: int) -> Iterator[None]:
-    """Renew a lease of so many seconds again and again, until the block is left.
+    """Keep renewing a lease of `seconds` in the background while the block runs.
 
     >>> with kept(lambda: None, 300):
     ...     pass
@@ -44,7 +44,7 @@ def kept(renewed: Callable[[], None], seconds: int) -> Iterator[None]:
             try:
                 renewed()
             except Exception as error:
-                # Storage may fail for a moment; there are further attempts before the lease ends.
+                # Storage may fail for a moment; the next renewal comes before the lease ends.
                 logger.warning("a lease was not renewed: %s", error)
 
     keeper = threading.Thread(target=keep, name="ffq-lease", daemon=True)
@@ -57,22 +57,22 @@ def kept(renewed: Callable[[], None], seconds: int) -> Iterator[None]:
 
 
 def release(store: Store, initiator: str) -> None:
-    """Say that an initiator has nothing more to do."""
+    """Delete the lease of an initiator that has finished."""
     store.delete(paths.lease(initiator))
 
 
 def read(store: Store, initiator: str) -> LeaseRecord | None:
-    """An initiator's lease, if it has one."""
+    """Read the lease of an initiator, or return None if it has none."""
     path = paths.lease(initiator)
     data = store.read_optional(path)
     return None if data is None else LeaseRecord.decode(data, store.url(path))
 
 
 def is_active(store: Store, query: QueryRecord, now: int) -> bool:
-    """Whether a query without an outcome may still be at work."""
+    """Return whether a query without an outcome may still be running."""
     if not query.lease_seconds:
         return now < query.created_at_ms + UNLEASED_MS
     lease = read(store, query.initiator)
-    # A query is opened just after its lease was renewed: its own time counts as a renewal.
+    # A query begins just after its lease was renewed, so its own time counts as a renewal.
     opened = query.created_at_ms + query.lease_seconds * 1000
     return now < max(opened, lease.expires_at_ms if lease else 0)

@@ -1,7 +1,7 @@
-"""The commit protocol: who may end a query, and how its step becomes visible.
+"""The commit protocol: how a query ends, and how its step becomes visible.
 
-Every decision is one create-once record. A process may be killed between any two writes; what it
-leaves is either invisible for ever, or finished by the next reader or writer (`roll_forward`).
+Every decision is one record that is created once. A process may be killed between any two writes:
+its query then stays invisible for ever, or the next reader or writer finishes it (`roll_forward`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from ffq_spark.store import Store
 
 MODES = ("append", "replace")
 WAITS: Sequence[float] = (0.1, 0.5, 2.0)
-"""Seconds before each new try of what must be known or done once the outcome was asked for."""
+"""Seconds to wait before each retry, once the outcome has been requested."""
 
 logger = logging.getLogger(__name__)
 
@@ -60,23 +60,25 @@ class Ledger:
         self.log = StepLog(store)
 
     def exchange(self) -> ExchangeRecord | None:
-        """The exchange's record, or None before the first commit."""
-        data = self._founding(paths.EXCHANGE)
+        """Read the exchange's record, or return None before the first commit."""
+        data = self._read_founding(paths.EXCHANGE)
         path = self._store.url(paths.EXCHANGE)
         return None if data is None else ExchangeRecord.decode(data, path)
 
     def format(self) -> FormatRecord | None:
-        """The format's record, or None where this product never wrote."""
-        data = self._founding(paths.FORMAT)
+        """Read the format's record, or return None for a root that this product never wrote to."""
+        data = self._read_founding(paths.FORMAT)
         return None if data is None else FormatRecord.decode(data, self._store.url(paths.FORMAT))
 
-    def _founding(self, path: str) -> bytes | None:
-        """A record that is older than the first step: it cannot be missing where steps are."""
+    def _read_founding(self, path: str) -> bytes | None:
+        """Read a record that precedes the first step: once steps exist, it must exist too."""
         data = self._store.read_optional(path)
         if data is None and self._store.list(paths.STEPS):
             data = self._store.read_optional(path)
             if data is None:
-                raise CorruptRecord("the record is missing", path=self._store.url(path))
+                raise CorruptRecord(
+                    "the record is missing, but steps exist", path=self._store.url(path)
+                )
         return data
 
     def begin(
@@ -88,9 +90,9 @@ class Ledger:
         query: int | None = None,
         lease_seconds: int = 0,
     ) -> QueryRecord:
-        """Open a query: its record exists before its first part does."""
+        """Begin a query by creating its record, which must exist before its first part."""
         if mode not in MODES:
-            raise BadOption(f"{mode!r} is none of {', '.join(MODES)}", option="mode")
+            raise BadOption(f"{mode!r} must be {' or '.join(MODES)}", option="mode")
         self.ensure_format()
         while True:
             number = new_query() if query is None else query
@@ -99,23 +101,24 @@ class Ledger:
                 return record
             if query is not None:
                 path = self._store.url(paths.query(number))
-                raise QueryExists(f"query {query} is taken", path=path)
+                raise QueryExists(f"query {query} exists already", path=path)
 
     def open(self, record: QueryRecord) -> None:
-        """Open a query whose record was made elsewhere; each of its tasks may be the first."""
+        """Create the record of a query that is planned elsewhere; any of its tasks may be first."""
         data, path = record.encode(), paths.query(record.query)
         if not self._store.create_once(path, data) and self._store.read(path) != data:
-            raise QueryExists(f"query {record.query} is taken", path=self._store.url(path))
+            message = f"query {record.query} exists already, with another record"
+            raise QueryExists(message, path=self._store.url(path))
 
     def ensure_format(self) -> None:
-        """Write down what the store can do, before the first record that relies on it."""
+        """Create the format's record unless it exists, and check that this version may write."""
         path = self._store.url(paths.FORMAT)
-        found = self.format()
-        if found is None:
+        format = self.format()
+        if format is None:
             proposal = FormatRecord(create_once=self._store.probe_create_once())
             self._store.create_once(paths.FORMAT, proposal.encode())
-            found = self.format() or proposal
-        found.check_writer(path)
+            format = self.format() or proposal
+        format.check_writer(path)
 
     def commit(
         self,
@@ -131,8 +134,8 @@ class Ledger:
     ) -> StepRecord:
         """Make a query's output the next step.
 
-        An error tells by its `rows` what becomes of them: the outcome's record is the point of no
-        return, and behind it no error says that the write failed.
+        The attribute `rows` of an error says what becomes of the rows. The outcome's record is the
+        point of no return: after it, no error says that the write failed.
         """
         body, data = seal(query, outputs, stats)
         body = replace(body, stream=batch, offsets=offsets, restores=restores, sort_by=sort_by)
@@ -141,9 +144,9 @@ class Ledger:
                 "another commit of this query wrote another manifest", path=body.manifest
             )
             raise self._refused(query.query, self.settle(query.query, reason))
-        found = self.exchange()
-        if found is not None:
-            agree(found, proposal, self._store.url())
+        exchange = self.exchange()
+        if exchange is not None:
+            agree(exchange, proposal, self._store.url())
         record = OutcomeRecord(
             query=query.query,
             outcome=Outcome.COMMITTED,
@@ -151,14 +154,14 @@ class Ledger:
             nonce=secrets.token_hex(8),
             after=self.log.last_number(),
             step=body,
-            exchange=proposal if found is None else None,
+            exchange=proposal if exchange is None else None,
         )
         self._store.create_once(paths.pending(query.query), b"{}\n")
         self._decide(record)
         return self.confirm(record)
 
     def _decide(self, record: OutcomeRecord) -> None:
-        """Create the outcome; raise only if it is known that this one never will be."""
+        """Create the outcome, or raise an error once it is certain that this one never will be."""
         path = paths.outcome(record.query)
         failure: StoreFailed | None = None
         try:
@@ -175,7 +178,7 @@ class Ledger:
     def _refused(
         self, query: int, ended: OutcomeRecord | None, failure: StoreFailed | None = None
     ) -> FfqError:
-        """The error of a commit that lost to another end of its query."""
+        """Return the error of a commit whose query has ended in another way."""
         if ended is not None and ended.outcome is Outcome.COMMITTED:
             self.confirm(ended)
             return AlreadyCommitted(f"another commit of query {query} came first")
@@ -186,9 +189,9 @@ class Ledger:
         return Fenced(f"query {query} has ended already as {how}", path=path)
 
     def settle(self, query: int, error: FfqError) -> OutcomeRecord:
-        """Find out how a query ended after storage failed, and end it if it has not.
+        """End a query as aborted after storage failed, unless it has ended; return its outcome.
 
-        Without this no failed commit could say that its rows never become visible.
+        Only then can the error of a failed commit say that its rows never become visible.
         """
         for wait in (*WAITS, None):
             try:
@@ -199,7 +202,7 @@ class Ledger:
         raise CommitUnknown(f"query {query}: {error.message}", path=error.path) from error
 
     def confirm(self, outcome: OutcomeRecord) -> StepRecord:
-        """Give a committed query its step, trying again where storage fails."""
+        """Publish the step of a committed query, with retries where storage fails."""
         claimed = False
         for wait in (*WAITS, None):
             try:
@@ -219,14 +222,14 @@ class Ledger:
         return step
 
     def _drop_marker(self, query: int) -> None:
-        """Delete the marker of a commit that is over, if storage lets: it only costs time."""
+        """Delete the marker of a finished commit. A marker that stays only costs readers time."""
         try:
             self._store.delete(paths.pending(query))
         except StoreFailed as error:
             logger.info("the marker of query %d stays: %s", query, error)
 
     def outcome(self, query: int) -> OutcomeRecord | None:
-        """How a query ended, or None while it has not."""
+        """Read how a query ended, or return None while it is unfinished."""
         path = paths.outcome(query)
         data = self._store.read_optional(path)
         return None if data is None else OutcomeRecord.decode(data, self._store.url(path))
@@ -234,7 +237,7 @@ class Ledger:
     def end(
         self, query: int, outcome: Outcome, message: str, *, code: str = "", who: str = ""
     ) -> OutcomeRecord:
-        """End a query without a step. What ended it first stays; that record is returned."""
+        """End a query without a step, unless it has ended; return its outcome in either case."""
         nonce = secrets.token_hex(8)
         record = OutcomeRecord(query, outcome, now_ms(), nonce, message, code, who)
         if self._store.create_once(paths.outcome(query), record.encode()):
@@ -242,11 +245,14 @@ class Ledger:
         ended = self.outcome(query)
         if ended is None:
             path = self._store.url(paths.outcome(query))
-            raise CorruptRecord("the outcome exists and cannot be read", path=path)
+            raise CorruptRecord("the outcome exists but cannot be read", path=path)
         return ended
 
     def give_up(self, query: int, error: BaseException) -> OutcomeRecord | None:
-        """Record that a write failed; storage that fails as well must not hide why."""
+        """End the query of a failed write; return None if storage fails too.
+
+        An error of storage is only logged, so that it does not hide the error of the write.
+        """
         try:
             return self.end(query, Outcome.ABORTED, f"{type(error).__name__}: {error}")
         except FfqError as failure:
@@ -254,7 +260,7 @@ class Ledger:
             return None
 
     def roll_forward(self) -> int:
-        """Publish what was committed by processes that died before they could; how many."""
+        """Publish the steps of committed queries whose processes died; return their number."""
         published = 0
         for entry in self._store.list(paths.PENDING):
             query = paths.parse_number(entry.name.removesuffix(".json"))
@@ -269,7 +275,7 @@ class Ledger:
             except (ExchangeMismatch, DuplicateBatch) as error:
                 logger.info("query %d has no step: %s", outcome.query, error)
             except StoreFailed as error:
-                # A reader without the right to write shows the log as it is: all or nothing.
+                # A reader without the right to write shows the log as it is.
                 logger.warning("query %d stays unpublished: %s", outcome.query, error)
                 continue
             self._drop_marker(outcome.query)
@@ -277,7 +283,7 @@ class Ledger:
 
 
 def _unconfirmed(outcome: OutcomeRecord, error: Exception, *, claimed: bool) -> FfqError:
-    """The error of a committed query whose step storage did not take."""
+    """Return the error of a committed query whose step could not be published."""
     message = getattr(error, "message", str(error))
     path = getattr(error, "path", None)
     has_claims = outcome.exchange is not None or (outcome.step and outcome.step.stream)

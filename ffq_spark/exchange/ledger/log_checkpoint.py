@@ -1,9 +1,9 @@
-"""Checkpoints of the log: the records and the parts of many steps in one file.
+"""Log checkpoints: the records and the parts of many steps in one file.
 
 A checkpoint holds 64 steps, a larger one the 512 of eight such, then 4,096 and so on: a row is
-written again once for each size, and a reader opens few files however long the log is. They are
-made of step records and manifests and only ever stand in for them: one that is absent or damaged
-costs time, never rows.
+written again once for each size, and a reader opens few files however long the log is. Log
+checkpoints are made of step records and manifests and only replace reading these: one that is
+missing or damaged costs time, never rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ffq_spark.store import Store
 MAX_PARTS = 1 << 20
 
 Stored = tuple[bytes, StepRecord]
-"""A step's record as its file holds it, with what a later version may have added, and as read."""
+"""The bytes of a step's record, with fields that a later version may have added; the record."""
 
 _HEADER = b"ffq_checkpoint"
 _VERSION = 3
@@ -38,16 +38,16 @@ _LARGE = 1 << 20
 
 @dataclass(frozen=True)
 class LogCheckpoint:
-    """Neighbouring steps: which ones are visible with each, their records, and their parts.
+    """Neighbouring steps with their records, their parts, and the base of each step.
 
-    Plans need the parts, and of the records few or none: those are most of a file, and stay in
-    `content`, as it was read, until they are asked for. So do the statistics of the parts.
+    Plans need the parts, but few records or none. Records and statistics are most of a file, so
+    they stay encoded in `content` until they are used.
     """
 
     numbers: range
     bases: NDArray[np.int64]
     unknown: frozenset[int]
-    """The steps whose manifests could not be read: their parts are not here."""
+    """The steps whose manifests could not be read, so that their parts are missing here."""
     plain_parts: pa.Table
     stored_records: pa.Array | None = None
     content: pa.Buffer | None = None
@@ -73,19 +73,19 @@ class LogCheckpoint:
 
     @classmethod
     def of(cls, steps: Sequence[Stored], parts: Sequence[pa.Table | None]) -> LogCheckpoint:
-        """Steps by their records, and their parts where they are known."""
-        found = zip(steps, parts, strict=True)
+        """Build the log checkpoint of steps and their parts; None stands for unknown parts."""
+        pairs = zip(steps, parts, strict=True)
         return cls(
             range(steps[0][1].step, steps[-1][1].step + 1),
             np.array([step.base for _, step in steps], np.int64),
-            frozenset(step.step for (_, step), table in found if table is None),
+            frozenset(step.step for (_, step), table in pairs if table is None),
             join_parts([table for table in parts if table is not None]),
             pa.array([data for data, _ in steps], pa.binary()),
         )
 
     @classmethod
     def join(cls, checkpoints: Sequence[LogCheckpoint]) -> LogCheckpoint:
-        """Neighbouring checkpoints as one."""
+        """Join neighbouring log checkpoints."""
         return cls(
             range(checkpoints[0].numbers.start, checkpoints[-1].numbers.stop),
             np.concatenate([checkpoint.bases for checkpoint in checkpoints]),
@@ -96,7 +96,7 @@ class LogCheckpoint:
 
     @classmethod
     def decode(cls, data: bytes | pa.Buffer, span: Span, path: str) -> LogCheckpoint:
-        """Read a checkpoint and check that it is whole, and of these steps."""
+        """Decode a log checkpoint, and check that it is complete and holds the steps of a span."""
         content = pa.py_buffer(data)[: max(len(data) - _NUMBER_BYTES, 0)]
         if checksum(content) != _number(data):
             raise CorruptRecord("checksum mismatch", path=path)
@@ -104,9 +104,9 @@ class LogCheckpoint:
             parts = _read(content, range(len(PARTS_SCHEMA)))
             header = json.loads((parts.schema.metadata or {}).get(_HEADER, b"{}"))
             if header.get("version") != _VERSION or not parts.schema.equals(PARTS_SCHEMA):
-                raise CorruptRecord("a checkpoint of another version", path=path)
+                raise CorruptRecord("the log checkpoint has another version", path=path)
             if (header["first"], header["last"]) != (span.first, span.last):
-                message = f"no checkpoint of steps {span.first} to {span.last}"
+                message = f"the log checkpoint is not of steps {span.first} to {span.last}"
                 raise CorruptRecord(message, path=path)
             bases, counts = np.array(header["bases"], np.int64).T
             return cls(
@@ -118,10 +118,10 @@ class LogCheckpoint:
                 path=path,
             )
         except (pa.ArrowException, OSError, ValueError, LookupError, TypeError) as error:
-            raise CorruptRecord(f"not a readable checkpoint: {error}", path=path) from error
+            raise CorruptRecord(f"the log checkpoint cannot be read: {error}", path=path) from error
 
     def encode(self) -> bytes:
-        """Two Arrow IPC streams, parts and records; where the second begins; a checksum."""
+        """Encode two Arrow IPC streams, parts and records, the offset of the second, a checksum."""
         header = {
             "version": _VERSION,
             "first": self.numbers[0],
@@ -142,19 +142,19 @@ class LogCheckpoint:
         return len(self.numbers)
 
     def record(self, position: int) -> StepRecord:
-        """One step's record."""
+        """Decode the record of one step."""
         return StepRecord.decode(self.records[position].as_py(), self.path)
 
     @cached_property
     def records(self) -> pa.Array:
-        """The steps' records, as their files hold them."""
+        """The bytes of the steps' records, as their own files hold them."""
         if self.content is None:
             return self.stored_records
         start = _number(self.content)
         return _read(self.content[start:])["record"].combine_chunks()[-len(self) :]
 
     def since(self, first: int) -> LogCheckpoint:
-        """Without the steps before one."""
+        """Return this log checkpoint without the steps before `first`."""
         skipped = first - self.numbers[0]
         if skipped <= 0:
             return self
@@ -167,20 +167,23 @@ class LogCheckpoint:
         )
 
     def parts(self, *, statistics: bool = True) -> pa.Table:
-        """The parts of all steps whose parts are known, ordered by step."""
+        """Return the parts of all steps whose parts are known, ordered by step."""
         if self.content is None or not statistics:
             return self.plain_parts
         return _since(_read(self.content).replace_schema_metadata(), self.numbers[0])
 
     @property
     def num_parts(self) -> int:
-        """How many parts are known."""
+        """Number of known parts."""
         return int(self.plain_parts.num_rows)
 
     def known_parts(
         self, doubtful: Collection[int], *, statistics: bool
     ) -> tuple[pa.Table, list[StepRecord]]:
-        """The parts of steps beyond doubt, and the others: their manifests must be asked."""
+        """Return the parts of the steps that are certain, and the other steps.
+
+        The manifests of unknown and `doubtful` steps must be read.
+        """
         asked = self.unknown.union(number for number in doubtful if number in self.numbers)
         parts = self.parts(statistics=statistics)
         if asked:
@@ -193,12 +196,12 @@ def _since(parts: pa.Table, first: int) -> pa.Table:
 
 
 def _number(data: bytes | pa.Buffer) -> int:
-    """What stands in the last bytes."""
+    """Decode the number in the last bytes."""
     return int.from_bytes(data[-_NUMBER_BYTES:], "little")
 
 
 def _read(content: pa.Buffer, fields: Iterable[int] | None = None) -> pa.Table:
-    # To wake other threads takes longer than a small file does.
+    # Waking other threads takes longer than decoding a small file.
     options = pa.ipc.IpcReadOptions(
         included_fields=None if fields is None else list(fields),
         use_threads=len(content) > _LARGE,
@@ -223,5 +226,5 @@ def _parts_unless_damaged(step: StepRecord, data: pa.Buffer | None) -> pa.Table 
     try:
         return step_parts(step, data, step.body.manifest)
     except CorruptRecord:
-        # Expired, or damaged: readers are to find that out for themselves.
+        # The manifest has expired or is damaged. Readers report that when they need it.
         return None

@@ -15,7 +15,7 @@ GROWTH = 8
 
 
 class Span(NamedTuple):
-    """Neighbouring steps that lie in one file: a step alone, or 64, 512, 4,096, … of them."""
+    """Neighbouring steps in one file: a single step, or 64, 512, 4,096, … steps."""
 
     size: int
     last: int
@@ -26,17 +26,17 @@ class Span(NamedTuple):
 
     @property
     def path(self) -> str:
-        """A step's own record, or a checkpoint."""
+        """Path of the step's record, or of the log checkpoint."""
         size, last = self
         return paths.step(last) if size == 1 else paths.log_checkpoint(size, last)
 
     def smaller(self, first: int) -> Iterator[Span]:
-        """What holds the same steps in smaller files, as far as they are wanted."""
+        """Yield smaller spans that hold the same steps, from `first` on."""
         return cover(max(first, self.first), self.last, self.size - 1)
 
 
 def cover(first: int, last: int, largest: int | None = None) -> Iterator[Span]:
-    """The fewest spans that hold these steps; of each, most steps are wanted.
+    """Yield the fewest spans that hold these steps, at least half of each span being wanted.
 
     >>> [(span.first, span.last) for span in cover(63, 194)]
     [(63, 63), (64, 64), (65, 128), (129, 192), (193, 193), (194, 194)]
@@ -46,14 +46,14 @@ def cover(first: int, last: int, largest: int | None = None) -> Iterator[Span]:
     sizes = [1, *_sizes(last if largest is None else largest)]
     while first <= last:
         around = (Span(size, -(-first // size) * size) for size in reversed(sizes))
-        # None that ends later: it may not exist yet.
+        # A span that ends after `last` may not exist yet.
         span = next(s for s in around if s.last <= last and s.size < 2 * (s.last - first + 1))
         yield span
         first = span.last + 1
 
 
 def ending_at(last: int) -> list[Span]:
-    """The checkpoints that a step completes, the smallest first.
+    """Return the spans of the log checkpoints that a step completes, smallest first.
 
     >>> [span.size for span in ending_at(8192)], ending_at(100)
     ([64, 512, 4096], [])

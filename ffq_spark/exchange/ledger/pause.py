@@ -1,9 +1,9 @@
-"""Pausing an exchange: all its streams come to rest at one step, whatever their speed.
+"""Pause an exchange: all streams that read it come to rest at the same step.
 
-Two records decide the step. The first stops every stream where it is; only then is the newest step
-looked up, so that no stream can be past it; the second, created once, lets the slower ones come up
-to it. A stream looks at the log first and at these second: if it saw no pause, what it saw of the
-log is older than the pause's step.
+Two records decide the step. The first stops every stream where it is. Only then is the newest step
+looked up, so that no stream can be past it. The second record, created once, lets slower streams
+read up to that step. A stream reads the log before these records: if it saw no pause, the steps
+that it saw are older than the pause's step.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from ffq_spark.store import Store
 
 @dataclass(frozen=True)
 class PauseRecord(JsonRecord):
-    """No stream reads beyond this step."""
+    """The step beyond which no stream reads."""
 
     step: int
     at_ms: int
 
 
 def pause(store: Store, at: int | None = None) -> int:
-    """Let all streams that read this exchange come to rest at one step, and say which.
+    """Bring all streams that read this exchange to rest at one step, and return the step.
 
-    `at` may be a step that has yet to come. A pause that is there already stays as it is.
+    `at` may be a future step. An existing pause stays as it is.
 
     >>> from ffq_spark.examples import tiny_exchange
     >>> exchange = tiny_exchange("memory://doc-pause")
@@ -49,18 +49,21 @@ def pause(store: Store, at: int | None = None) -> int:
 
 
 def resume(store: Store) -> None:
-    """Let streams go on. The step goes first: one that is left could hold back a later pause."""
+    """End a pause. The step is deleted first: left alone, it would decide a later pause."""
     store.delete(paths.PAUSE_STEP)
     store.delete(paths.PAUSE)
 
 
 def paused_at(store: Store) -> int | None:
-    """The step at which streams rest, if there is a pause; 0 while it is being decided."""
+    """Return the step at which streams rest, 0 while it is undecided, None without a pause."""
     return None if store.read_optional(paths.PAUSE) is None else _step(store) or 0
 
 
 def resting_place(store: Store, start: int, latest: int) -> int:
-    """How far a stream that has read `start` may go now; `latest` was looked up before."""
+    """Return the last step that a stream which has read `start` may read now.
+
+    `latest` must have been looked up before the call.
+    """
     step = paused_at(store)
     return latest if step is None else min(latest, max(step, start))
 

@@ -1,8 +1,8 @@
-"""The step log: the only truth that readers follow.
+"""The step log: the numbered records that decide what readers see.
 
-Step records are never deleted and their numbers have no gap, so a number is never used twice, the
-newest step is found by trying a few numbers, and whoever publishes a query only has to walk upwards
-from the newest step that existed before the query's outcome.
+Step records are never deleted and their numbers have no gap. So a number is never used twice, the
+newest step is found by reading a few numbers, and publishing a query only walks upwards from the
+newest step that existed before the query's outcome.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class Steps(Sequence[StepRecord]):
-    """Steps in the order of the log; a record in a checkpoint is decoded when it is looked at."""
+    """Steps in the order of the log; the record of a step in a log checkpoint is decoded lazily."""
 
     def __init__(self, pieces: Iterable[StepRecord | LogCheckpoint]) -> None:
         self.pieces = tuple(pieces)
@@ -51,17 +51,17 @@ class Steps(Sequence[StepRecord]):
             return [self[position] for position in range(len(self))[index]]
         position = range(len(self))[index]
         if position not in self._decoded:
-            which = bisect(self._starts, position) - 1
-            piece = self.pieces[which]
+            number = bisect(self._starts, position) - 1
+            piece = self.pieces[number]
             if isinstance(piece, LogCheckpoint):
-                piece = piece.record(position - self._starts[which])
+                piece = piece.record(position - self._starts[number])
             self._decoded[position] = piece
         return self._decoded[position]
 
     def bases(self) -> NDArray[np.int64]:
-        """Of each step the first that is visible together with it."""
-        found = [p.bases if isinstance(p, LogCheckpoint) else [p.base] for p in self.pieces]
-        return np.concatenate(found)
+        """Return, for each step, the first step visible in its snapshot."""
+        bases = [p.bases if isinstance(p, LogCheckpoint) else [p.base] for p in self.pieces]
+        return np.concatenate(bases)
 
 
 class StepLog:
@@ -75,14 +75,14 @@ class StepLog:
         self._store = store
 
     def numbers(self) -> range:
-        """All step numbers, ascending."""
+        """Return all step numbers, ascending."""
         return range(1, self.last_number() + 1)
 
     def last_number(self) -> int:
-        """The newest step, or 0.
+        """Return the number of the newest step, or 0.
 
-        The search begins where a hint says that there is a step. Without one the log is short, or
-        nobody has written since checkpoints exist; and if the hint is wrong, the listing is right.
+        The search begins at the step that a hint names. A log without a hint is short, or was
+        written before log checkpoints existed; it is listed, as it is if the hint is wrong.
         """
         data = self._store.read_optional(paths.NEWEST)
         try:
@@ -92,20 +92,20 @@ class StepLog:
         return (self._search(hint) if 0 < hint < 1 << 63 else 0) or self._last_listed()
 
     def _search(self, low: int) -> int:
-        """The newest step, from one that exists, in strides that grow and then shrink; else 0."""
+        """Find the newest step in strides that grow, then shrink; 0 if step `low` is missing."""
         stride, high = _PROBES, 0
         while high != low + 1:
             if high:
                 stride = -(-(high - low) // _PROBES)
-                # One more: a record that was lost, or came meanwhile, must not end the log.
+                # Probing one more step keeps a lost or a new record from ending the log.
                 probes = [*range(low + stride, high, stride), high + 1]
             else:
                 probes = [low + stride * i for i in range(_PROBES + 1)]
             files = self._store.read_many([paths.step(number) for number in probes])
-            there = [number for number, data in zip(probes, files, strict=True) if data is not None]
-            if not there and not high:
+            existing = [n for n, data in zip(probes, files, strict=True) if data is not None]
+            if not existing and not high:
                 return 0
-            low = max(low, *there) if there else low
+            low = max(low, *existing) if existing else low
             high = min((number for number in (*probes, high) if number > low), default=0)
             stride *= _PROBES
         return low
@@ -114,29 +114,29 @@ class StepLog:
         names = (paths.parse_step(entry.name) for entry in self._store.list(paths.STEPS))
         listed = {number for number in names if number is not None}
         last = max(listed, default=0)
-        # A listing that was read while steps were added may miss one that a later page shows; one
-        # that cannot be read either is a hole in the log.
+        # A listing that is read while steps are added may lack one. If such a step cannot be read
+        # either, the log has a gap.
         self.read_many([number for number in range(1, last + 1) if number not in listed])
         return last
 
     def read(self, number: int) -> StepRecord:
-        """One step's record."""
+        """Read the record of one step."""
         return self.read_many([number])[0]
 
     def read_many(self, numbers: Sequence[int]) -> Sequence[StepRecord]:
-        """The records of these steps, in their order; those of a range from checkpoints."""
+        """Read the records of steps, in the given order; a range is read from log checkpoints."""
         if isinstance(numbers, range) and numbers.step == 1 and len(numbers) > 1:
             return Steps(self._between(numbers[0], numbers[-1]))
-        found = self._store.read_many([paths.step(number) for number in numbers])
-        return [self._decode(n, data) for n, data in zip(numbers, found, strict=True)]
+        files = self._store.read_many([paths.step(number) for number in numbers])
+        return [self._decode(n, data) for n, data in zip(numbers, files, strict=True)]
 
     def _between(self, first: int, last: int) -> list[StepRecord | LogCheckpoint]:
         pieces = self._fetch(cover(first, last), first)
         return [p.since(first) if isinstance(p, LogCheckpoint) else p[1] for p in pieces]
 
     def _fetch(self, spans: Iterable[Span], first: int) -> list[Stored | LogCheckpoint]:
-        """What spans hold; smaller ones take the place of checkpoints that cannot be used."""
-        found: dict[int, Stored | LogCheckpoint] = {}
+        """Read spans; a log checkpoint that cannot be used is replaced by smaller files."""
+        pieces: dict[int, Stored | LogCheckpoint] = {}
         wanted = list(spans)
         while wanted:
             files = self._store.read_large([span.path for span in wanted])
@@ -145,13 +145,13 @@ class StepLog:
                 if span.size == 1:
                     stored = None if data is None else bytes(data)
                     record = self._decode(span.last, stored)
-                    found[span.first] = (stored or b"", record)
+                    pieces[span.first] = (stored or b"", record)
                 elif (checkpoint := self._open(span, data)) is not None:
-                    found[span.first] = checkpoint
+                    pieces[span.first] = checkpoint
                 else:
                     smaller += span.smaller(first)
             wanted = smaller
-        return [found[number] for number in sorted(found)]
+        return [pieces[number] for number in sorted(pieces)]
 
     def _open(self, span: Span, data: pa.Buffer | None) -> LogCheckpoint | None:
         if data is None:
@@ -159,13 +159,13 @@ class StepLog:
         try:
             return LogCheckpoint.decode(data, span, self._store.url(span.path))
         except CorruptRecord as error:
-            logger.warning("%s is not used: %s; smaller files are read", error.path, error.message)
+            logger.warning("%s: %s; reading smaller files instead", error.path, error.message)
             return None
 
     def visible(self, number: int) -> Steps:
-        """A step and the earlier ones that are visible together with it, oldest first.
+        """Return the snapshot as of a step: the steps that are visible with it, oldest first.
 
-        Where their version begins with a rollback, that includes what it restores.
+        If the step's version begins with a rollback, the steps that it restores come first.
         """
         pieces: list[StepRecord | LogCheckpoint] = []
         while number or not pieces:
@@ -174,10 +174,10 @@ class StepLog:
             version = Steps([newest] if base == number else self._between(base, number))
             for position in np.flatnonzero(version.bases() != base):
                 other = version[int(position)]
-                message = f"it begins at step {base}, step {other.step} at {other.base}"
+                message = f"it begins at step {base}, but step {other.step} at {other.base}"
                 raise CorruptRecord(message, path=self._store.url(paths.step(number)))
             pieces[:0] = version.pieces
-            # The first of all restores nothing, and to look at it would open a checkpoint.
+            # Step 1 restores nothing, and reading it would open a log checkpoint.
             number = version[0].body.restores if base > 1 else 0
             if number >= base:
                 path = self._store.url(paths.step(base))
@@ -190,12 +190,12 @@ class StepLog:
             raise StepNotFound(f"there is no step {number}", path=self._store.url(path))
         record = StepRecord.decode(data, self._store.url(path))
         if record.step != number:
-            message = f"the record says step {record.step}"
+            message = f"the record is of step {record.step}"
             raise CorruptRecord(message, path=self._store.url(path))
         return record
 
     def find(self, outcome: OutcomeRecord) -> StepRecord | None:
-        """The step of a committed query, or None while it has none."""
+        """Find the step of a committed query, or return None while it is not published."""
         number = outcome.after
         while (data := self._store.read_optional(paths.step(number := number + 1))) is not None:
             record = self._decode(number, data)
@@ -204,10 +204,10 @@ class StepLog:
         return None
 
     def refuse_expired(self, number: int) -> None:
-        """Say of a step whose files are missing that they were removed, if they were."""
+        """Raise StepExpired if the data of a step may have been deleted after its retention."""
         path = paths.expired(number)
         if self._store.read_optional(path) is not None:
-            message = f"the data of step {number} was removed after its retention"
+            message = f"the data of step {number} was deleted after its retention"
             raise StepExpired(message, path=self._store.url(path))
 
     @contextmanager
@@ -225,17 +225,17 @@ class StepLog:
             raise
 
     def refuse_any_expired(self, numbers: Iterable[int]) -> None:
-        """Raise StepExpired if the data of any of these steps may have been removed."""
+        """Raise StepExpired if the data of any of these steps may have been deleted."""
         for number in sorted(self.expired().intersection(numbers)):
             self.refuse_expired(number)
 
     def expired(self) -> set[int]:
-        """The steps whose data may have been removed."""
+        """Return the steps whose data may have been deleted."""
         names = (paths.parse_step(entry.name) for entry in self._store.list(paths.EXPIRED))
         return {number for number in names if number is not None}
 
     def publish(self, outcome: OutcomeRecord) -> StepRecord:
-        """Give a committed query its step, unless it has one: safe to repeat and to race."""
+        """Create the step of a committed query, or return its existing step; safe to repeat."""
         body = outcome.step
         if body is None:
             raise CorruptRecord(f"query {outcome.query} is committed without a step")
@@ -249,21 +249,21 @@ class StepLog:
                 return last
 
     def condense(self, number: int) -> None:
-        """Write what a published step completes: checkpoints, and the hint where to search.
+        """Write the log checkpoints that a step completes, and the hint about the newest step.
 
-        All of it only saves time, so what fails here fails nobody's commit.
+        Both only save time, so a failure is logged and does not fail the commit.
         """
         completed = ending_at(number)
         if not completed:
             return
         try:
             self._store.replace(paths.NEWEST, NewestRecord(number).encode())
-            # Whoever should have written the ones before may have died.
+            # The process that should have written the earlier ones may have died.
             for spans in (ending_at(completed[0].first - 1), completed):
-                # Where one is too large to be made, so are the larger ones.
+                # If one is too large to be written, so are the larger ones.
                 all(self.write_checkpoint(span) for span in spans)
         except Exception as error:
-            logger.warning("no checkpoint of the steps up to %d: %s", number, error)
+            logger.warning("no log checkpoint of the steps up to %d: %s", number, error)
 
     def write_checkpoint(self, span: Span) -> bool:
         """Write the checkpoint of a span unless it exists; return False if it would be too large.

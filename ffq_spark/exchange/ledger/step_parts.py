@@ -18,7 +18,7 @@ PARTS_SCHEMA = pa.schema([("step", pa.int64()), ("query", pa.int64()), *PART_FIE
 def step_parts(
     step: StepRecord, data: bytes | pa.Buffer | None, path: str, *, statistics: bool = True
 ) -> pa.Table:
-    """The parts of a step by its manifest, which must be the one that the step remembers."""
+    """Decode the parts of a step from its manifest, which must be the committed one."""
     table = committed_parts(step.body, data, path, statistics=statistics)
     numbers = (step.step, step.body.query)
     leading = [pa.repeat(pa.scalar(value, pa.int64()), table.num_rows) for value in numbers]
@@ -30,11 +30,11 @@ def step_parts(
 def committed_parts(
     body: StepBody, data: bytes | pa.Buffer | None, path: str, *, statistics: bool = True
 ) -> pa.Table:
-    """The same of a step whose number does not matter."""
+    """Decode a step body's manifest, after checking it against the committed size and checksum."""
     if data is None:
         raise CorruptRecord("the manifest is missing", path=path)
     if len(data) != body.manifest_bytes or manifest.digest(data) != body.manifest_checksum:
-        raise CorruptRecord("the manifest is not the one that was committed", path=path)
+        raise CorruptRecord("the manifest differs from the committed one", path=path)
     return manifest.decode(data, path, statistics=statistics)
 
 
@@ -44,7 +44,10 @@ def join_parts(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def _with_equal_statistics(tables: Sequence[pa.Table]) -> Iterator[pa.Table]:
-    """Each step chose its own columns for statistics: where it has none of a column, null."""
+    """Give all tables the same statistics columns, null where a table has none.
+
+    Each step chooses its own columns for statistics.
+    """
     fields = {
         field.name: field
         for table in tables

@@ -1,4 +1,4 @@
-"""The records of streams: who owns one, and which query is which batch. Each is created once.
+"""The records of streams: the owner of each epoch, and the query of each batch; created once.
 
 An owner that takes a stream back has several epochs. All its batches are recorded in the first of
 them, so that a batch of one owner is claimed once, whichever epoch a run of it saw.
@@ -24,38 +24,38 @@ def owners(store: Store, stream: str) -> list[OwnerRecord]:
     >>> [record.owner for record in owners(store, "nightly")]
     ['a query']
     """
-    found: list[OwnerRecord] = []
+    records: list[OwnerRecord] = []
     for epoch in count(1):
         path = paths.stream_owner(stream, epoch)
         data = store.read_optional(path)
         if data is None:
             break
-        found.append(OwnerRecord.decode(data, store.url(path)))
-    return found
+        records.append(OwnerRecord.decode(data, store.url(path)))
+    return records
 
 
 def own(
     store: Store, stream: str, owner: str, batch: int, *, takeover: bool = False
 ) -> OwnerRecord:
-    """Make sure that an owner has the stream; the record of its first epoch.
+    """Make sure that an owner has the stream, and return the record of its first epoch.
 
-    An epoch begins, with this batch, if the stream is new or taken over.
+    A new epoch begins, with this batch, if the stream is new or is taken over.
     """
     while True:
-        there = owners(store, stream)
-        present = there[-1] if there else None
+        records = owners(store, stream)
+        present = records[-1] if records else None
         if present is not None and present.owner == owner:
-            return next(record for record in there if record.owner == owner)
+            return next(record for record in records if record.owner == owner)
         if present is not None and not takeover:
             path = store.url(paths.stream_owner(stream, present.epoch))
-            message = f"stream {stream} belongs to {present.owner}, and this is {owner}"
+            message = f"stream {stream} belongs to {present.owner}, not to {owner}"
             raise StreamOwned(message, path=path, option="streamId")
-        record = OwnerRecord(stream, len(there) + 1, owner, batch, now_ms())
+        record = OwnerRecord(stream, len(records) + 1, owner, batch, now_ms())
         store.create_once(paths.stream_owner(stream, record.epoch), record.encode())
 
 
 def find(store: Store, stream: str, owner: str, batch: int) -> BatchRecord | None:
-    """Read the record of an owner's batch; None if the owner has no such batch."""
+    """Read the record of an owner's batch, or return None if the owner has no such batch."""
     for record in owners(store, stream):
         if record.owner == owner:
             return read(store, stream, record.epoch, batch)
@@ -63,19 +63,19 @@ def find(store: Store, stream: str, owner: str, batch: int) -> BatchRecord | Non
 
 
 def read(store: Store, stream: str, epoch: int, batch: int) -> BatchRecord | None:
-    """Read the record of a batch by the epoch that records its owner's batches."""
+    """Read the record of a batch in an epoch, or return None."""
     path = paths.stream_batch(stream, epoch, batch)
     data = store.read_optional(path)
     return None if data is None else BatchRecord.decode(data, store.url(path))
 
 
 def claim(store: Store, query: int, batch: StreamBatch) -> bool:
-    """Make a committed query a stream's batch; whether it is, now or since an earlier call."""
+    """Record a committed query as a stream's batch; return False if another query is that batch."""
     record = BatchRecord(query, batch.rows, batch.hash_sum, batch.hash_xor)
     path = paths.stream_batch(batch.stream, batch.epoch, batch.batch)
     if store.create_once(path, record.encode()):
         return True
-    there = read(store, batch.stream, batch.epoch, batch.batch)
-    if there is None:
-        raise CorruptRecord("the record exists and cannot be read", path=store.url(path))
-    return there.query == query
+    winner = read(store, batch.stream, batch.epoch, batch.batch)
+    if winner is None:
+        raise CorruptRecord("the record exists but cannot be read", path=store.url(path))
+    return winner.query == query

@@ -1,4 +1,4 @@
-"""Committing a write: the outputs of its map attempts become the next step.
+"""Commit a write: the outputs of its map attempts become the next step.
 
 A stream's batch passes the rule of streams first, which may discard it.
 """

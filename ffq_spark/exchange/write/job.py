@@ -1,4 +1,4 @@
-"""What every task of a write must know: decided once on the driver, sent to all tasks."""
+"""The settings of a write, decided once on the driver and sent to all of its tasks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ffq_spark.options import WriteOptions
 
 @dataclass(frozen=True)
 class WriteJob:
-    """A query that is being written."""
+    """A query that is being written, with the options that its tasks need."""
 
     exchange: ExchangeRecord
     query: QueryRecord
@@ -24,7 +24,7 @@ class WriteJob:
     statistics: tuple[str, ...]
     max_buffer_bytes: int
     digests: bool = False
-    """Whether rows are digested, so that a replay can be compared with the first run."""
+    """Whether to digest the rows, so that a re-run can be compared with the first run."""
 
     @classmethod
     def of(cls, exchange: ExchangeRecord, query: QueryRecord, options: WriteOptions) -> WriteJob:

@@ -1,4 +1,4 @@
-"""What a stream's batch was made from: the offsets in the checkpoint of its streaming query."""
+"""Offsets of the sources that a stream's batch was made from, read from the Spark checkpoint."""
 
 from __future__ import annotations
 
@@ -15,13 +15,17 @@ _NONE = "-"
 def batch_offsets(
     checkpoint: str, batch: int, storage_options: Mapping[str, Any] | None = None
 ) -> Offsets:
-    """The offsets before and after a batch; Spark writes them down before it runs the batch."""
+    """Read the offsets before and after a batch, which Spark writes before it runs the batch."""
     store = Store(checkpoint, storage_options)
     start, end = (_read(store, number) for number in (batch - 1, batch))
     if end is None:
-        raise NoOffsets(f"batch {batch} has no offsets", path=store.url(f"offsets/{batch}"))
+        raise NoOffsets(
+            f"batch {batch} has no offsets in the Spark checkpoint",
+            path=store.url(f"offsets/{batch}"),
+        )
     if start is None and batch > 0:
-        raise NoOffsets(f"batch {batch - 1} has no offsets", path=store.url(f"offsets/{batch - 1}"))
+        message = f"batch {batch - 1} has no offsets in the Spark checkpoint"
+        raise NoOffsets(message, path=store.url(f"offsets/{batch - 1}"))
     return Offsets(start or (), end)
 
 
@@ -31,16 +35,18 @@ def _read(store: Store, batch: int) -> tuple[str, ...] | None:
 
 
 def parse_offsets(text: str, path: str) -> tuple[str, ...]:
-    """One offset for each source, as JSON text; a source that has none yet gives an empty one.
+    """Parse the offset of each source as JSON text, empty for a source without an offset yet.
 
     >>> parse_offsets('v1\\n{"batchWatermarkMs":0}\\n{"step":3}\\n-', "offsets/0")
     ('{"step":3}', '')
     """
     version, _, *lines = text.split("\n")
     if version == "v2":
-        # Each line is `source:offset`; their order is of no meaning.
+        # Each line is `source:offset`, in any order.
         named = sorted((int(line.partition(":")[0]), line.partition(":")[2]) for line in lines)
         lines = [offset for _, offset in named]
     elif version != "v1":
-        raise NoOffsets(f"offsets of version {version} are not known", path=path)
+        raise NoOffsets(
+            f"the offsets have version {version}; only v1 and v2 are supported", path=path
+        )
     return tuple("" if line == _NONE else line for line in lines)

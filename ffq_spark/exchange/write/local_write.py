@@ -1,4 +1,4 @@
-"""Writing a step from one process: the whole protocol around one map task."""
+"""Write a step from one process: the whole commit protocol around one map task."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def write_batches(
     storage_options: Mapping[str, Any] | None = None,
     store: Store | None = None,
 ) -> StepRecord | None:
-    """Write batches as one step, without Spark; None for a batch of a stream that is there already.
+    """Write batches as one step, without Spark; None for a batch that is in the log already.
 
     >>> batch = pa.record_batch({"k": [1, 2, 3]})
     >>> options = WriteOptions(keys=("k",), partitions=2)
@@ -42,7 +42,7 @@ def write_batches(
     first = next(source, None)
     if schema is None:
         if first is None:
-            raise BadOption("no batches, and no schema to write none with", option="schema")
+            raise BadOption("a write without batches needs a schema", option="schema")
         schema = first.schema
     delivery = batch_delivery(options)
     exchange = prepare(store, options, schema)

@@ -1,8 +1,8 @@
-"""Map outputs on their way to a commit that is not Spark's: claimed, written, registered.
+"""Map outputs of a shared write: claim an attempt, register its output, find those that count.
 
-Spark's driver hears from each task which attempt counts. Elsewhere that word lies on storage: an
-attempt is claimed by one upload, and registered when its output is complete and checked. The output
-is create-once, so it says the same for ever.
+Tasks of Spark send their outputs to the driver. In a shared write the outputs are records on
+storage: an attempt is claimed by one writer, and registered when its output is complete and
+checked. The record is created once, so it never changes.
 """
 
 from __future__ import annotations
@@ -31,19 +31,21 @@ from ffq_spark.store import Store
 
 _DIGEST = b"ffq.digest"
 MAX_MAP_TASKS = 1_000_000
-# What is held of a file that somebody else wrote, whatever size its batches have.
+# Bounds the memory for reading files of other programs, whatever size their batches have.
 _LIMITS = Limits(8 << 20)
 
 
 def claim(store: Store, id: AttemptId) -> AttemptId:
-    """Take an attempt for one upload; attempt 0 is the next that nobody has.
+    """Claim an attempt for one writer; attempt 0 means the next free number.
 
     >>> store = Store("memory://doc-claim")
     >>> claim(store, AttemptId(7, 0, 3, 0)).attempt, claim(store, AttemptId(7, 0, 3, 0)).attempt
     (1, 2)
     """
     if id.map_task >= MAX_MAP_TASKS or id.attempt > paths.MAX_ATTEMPT:
-        raise BadOption(f"no map task {id.map_task}, attempt {id.attempt}", option="map_task")
+        limits = f"map tasks are below {MAX_MAP_TASKS}, attempts at most {paths.MAX_ATTEMPT}"
+        message = f"map task {id.map_task}, attempt {id.attempt}: {limits}"
+        raise BadOption(message, option="map_task")
     if id.attempt:
         taken = stored.read_index(store, id) is not None or not _claimed(store, id)
         if taken:
@@ -61,10 +63,10 @@ def _claimed(store: Store, id: AttemptId) -> bool:
 
 
 def register(store: Store, output: AttemptOutput) -> None:
-    """Make an attempt's output known to the commit; doing it again changes nothing."""
+    """Register an attempt's output for the commit; registering it again does nothing."""
     if not store.create_once(output.id.output, _encode(output)):
-        there = read_output(store, output.id)
-        if there is None or _same(there, output):
+        registered = read_output(store, output.id)
+        if registered is None or _same(registered, output):
             return
         path = store.url(output.id.output)
         raise Fenced("the attempt is registered with another output", path=path)
@@ -84,7 +86,7 @@ def _encode(output: AttemptOutput) -> bytes:
 
 
 def read_output(store: Store, id: AttemptId) -> AttemptOutput | None:
-    """What a registered attempt reports, or None if it is not registered."""
+    """Read the output of a registered attempt, or return None if it is not registered."""
     data = store.read_optional(id.output)
     if data is None:
         return None
@@ -99,28 +101,33 @@ def read_output(store: Store, id: AttemptId) -> AttemptOutput | None:
 
 
 def registered_outputs(store: Store, job: WriteJob, map_tasks: int) -> list[AttemptOutput]:
-    """The newest registered attempt of each of so many map tasks: none missing, none beyond."""
+    """Read the newest registered output of each of the map tasks 0 to `map_tasks - 1`.
+
+    Raises BadCommit if one is missing, or if a map task beyond them has an output.
+    """
     query, stage = job.query.query, job.query.stage
-    found: dict[int, AttemptOutput] = {}
+    outputs: dict[int, AttemptOutput] = {}
     for id in stored.stored_attempts(store, query, stage):
         output = read_output(store, id)
         if output is not None:
-            found[id.map_task] = output
-    missing = [task for task in range(map_tasks) if task not in found]
+            outputs[id.map_task] = output
+    missing = [task for task in range(map_tasks) if task not in outputs]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise BadCommit(f"map task {missing[0]}{more} of {map_tasks} has no registered output")
-    beyond = [task for task in found if task >= map_tasks]
+    beyond = [task for task in outputs if task >= map_tasks]
     if beyond:
-        raise BadCommit(f"map task {beyond[0]} has an output, and {map_tasks} are to be committed")
-    return [found[task] for task in range(map_tasks)]
+        raise BadCommit(
+            f"map task {beyond[0]} has an output, but only {map_tasks} map tasks are committed"
+        )
+    return [outputs[task] for task in range(map_tasks)]
 
 
 def examine(store: Store, job: WriteJob, id: AttemptId) -> AttemptOutput:
-    """The output of an attempt that somebody else wrote: read in full, and found right.
+    """Read an attempt that another program wrote in full, and return its output.
 
-    Every row must lie in the partition that its key has, and in the order that the step promises;
-    a reader would miss it otherwise.
+    Every row must be in the partition of its key, and in the order of `sortBy`, because readers
+    would miss it otherwise.
     """
     index = stored.read_index(store, id)
     if index is None:
@@ -131,19 +138,25 @@ def examine(store: Store, job: WriteJob, id: AttemptId) -> AttemptOutput:
     for part in list_parts(table):
         checked = check_part(store, part, _LIMITS.piece_bytes(store))
         checksums.append(checked.digest)
-        for batch in _placed(store, job, part, checked):
+        for batch in _checked_batches(store, job, part, checked):
             digest += Digest.of(batch) if job.digests else Digest()
     return AttemptOutput(id, manifest.encode(_manifest(job, table, checksums)), digest)
 
 
-def _placed(store: Store, job: WriteJob, part: Part, checked: Checked) -> Iterator[pa.RecordBatch]:
-    """The batches of a part, each valid in full: the checksum is ours, and vouches for nothing."""
+def _checked_batches(
+    store: Store, job: WriteJob, part: Part, checked: Checked
+) -> Iterator[pa.RecordBatch]:
+    """Yield a part's batches, fully validated.
+
+    We computed the checksum ourselves, so it proves nothing about the producer.
+    """
     exchange, path = job.exchange, store.url(part.file)
     if part.reduce >= exchange.partitions:
-        raise BadCommit(f"partition {part.reduce} of {exchange.partitions}: {path}")
+        limit = f"the exchange has {exchange.partitions}"
+        raise BadCommit(f"a part of partition {part.reduce}, but {limit}: {path}")
     batches = read_large_part(store, part, Decoder(exchange.schema), _LIMITS, checked)
     for batch in check_sorted(batches, job.sort_by, path):
-        # Only Spark's own strings are known to be meant as they are.
+        # Strings that are not UTF-8 are accepted from Spark only.
         validate(batch, path, full=True, any_bytes=False)
         if exchange.weight is not None and batch.column(exchange.weight).null_count:
             raise BadCommit(f"a row has no weight: {path}")
@@ -156,6 +169,6 @@ def _manifest(job: WriteJob, parts: pa.Table, checksums: list[int]) -> pa.Table:
     columns = {name: parts[name] for name in parts.schema.names}
     columns["checksum"] = pa.array(checksums, pa.uint64())
     if "stats" in schema.names:
-        # Bounds that nobody computed prune nothing.
+        # Without bounds the parts are never pruned.
         columns["stats"] = pa.nulls(parts.num_rows, schema.field("stats").type)
     return pa.table([columns[field.name] for field in schema], schema=schema)

@@ -52,20 +52,20 @@ def prepare(
 
 def check_delivery(options: WriteOptions) -> None:
     """Refuse a batch write whose options about a stream are incomplete."""
-    given = {
+    set_options = {
         "batch": options.batch is not None,
         "streamRun": bool(options.stream_run),
         "takeover": options.takeover,
     }
-    for name in given:
-        if given[name] and not options.stream_id:
-            raise BadOption(f"{name} is about a stream; set its name", option="streamId")
+    for name, is_set in set_options.items():
+        if is_set and not options.stream_id:
+            raise BadOption(f"{name} needs the name of a stream", option="streamId")
     if options.stream_id and options.batch is None:
-        raise BadOption("a batch write to a stream needs the batch's number", option="batch")
+        raise BadOption("a batch write to a stream needs the number of the batch", option="batch")
 
 
 def batch_delivery(options: WriteOptions, streaming_query: str = "") -> Delivery | None:
-    """Tell which batch of which stream a batch write is, and who owns it; None without a stream.
+    """Return the batch of a stream that a batch write delivers, or None without a stream.
 
     `streaming_query` is the id of the streaming query that runs the write in its `foreachBatch`.
 
@@ -77,12 +77,12 @@ def batch_delivery(options: WriteOptions, streaming_query: str = "") -> Delivery
         return None
     owner = options.stream_run or streaming_query or BATCH_WRITES
     if options.takeover and owner == BATCH_WRITES:
-        message = "takeover needs a name for the new owner: batch writes without one are all one"
+        message = "takeover needs a name for the new owner: batch writes without one share an owner"
         raise BadOption(message, option="streamRun")
     on_mismatch = options.on_mismatch or "fail"
     return Delivery(options.stream_id, owner, options.batch, options.takeover, on_mismatch)
 
 
 def new_initiator(name: str = "") -> str:
-    """Who starts a query, where no Spark application does."""
+    """Make up the name of an initiator that is not a Spark application, unique by its suffix."""
     return f"{name or socket.gethostname()}-{new_query()}"

@@ -1,7 +1,7 @@
-"""Writing a step from many processes that share nothing but storage, or a service.
+"""Write a step from several processes that share only storage, such as callers of a service.
 
-What Spark's driver keeps in memory lies on storage here: the query, what its map tasks agree on,
-and the output of every attempt. So any process may go on where another ended.
+The state that Spark's driver keeps in memory is on storage here: the query, the job of its map
+tasks, and the output of every attempt. So any process can continue where another ended.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 
 
 class SharedWrite:
-    """A query that is being written, as storage knows it.
+    """A query that several processes write through storage.
 
     >>> store = Store("memory://doc-shared-write")
     >>> schema = pa.schema([("k", pa.int64())])
@@ -81,13 +81,13 @@ class SharedWrite:
         cls,
         store: Store,
         schema: pa.Schema,
-        given: Mapping[str, str],
+        given_options: Mapping[str, str],
         *,
         mode: str = "append",
         lease_seconds: int = 0,
     ) -> SharedWrite:
-        """Open a query; `given` are options of a write, in Spark's spelling."""
-        options = WriteOptions.resolve(given, environment={})
+        """Begin a query; `given_options` are options of a write, in Spark's spelling."""
+        options = WriteOptions.resolve(given_options, environment={})
         batch_delivery(options)
         exchange = prepare(store, options, schema)
         initiator = new_initiator()
@@ -96,85 +96,88 @@ class SharedWrite:
         query = Ledger(store).begin(
             mode, initiator, stage=options.stage, query=options.query, lease_seconds=lease_seconds
         )
-        job = JobRecord(query.query, exchange.encode().decode(), json.dumps(dict(given)))
+        job = JobRecord(query.query, exchange.encode().decode(), json.dumps(dict(given_options)))
         store.create_once(paths.job(query.query), job.encode())
         return cls(store, query, exchange, options)
 
     @classmethod
     def open(cls, store: Store, query: int, *, buffer_bytes: int | None = None) -> SharedWrite:
-        """A query that was begun, by whomever."""
+        """Open a query that this or another process began."""
         path = paths.job(query)
         data, opened = store.read_many([path, paths.query(query)])
         if data is None or opened is None:
-            raise QueryNotFound(f"there is no query {query}", path=store.url(paths.QUERIES))
+            raise QueryNotFound(
+                f"query {query} was not begun as a shared write", path=store.url(paths.QUERIES)
+            )
         job = JobRecord.decode(data, store.url(path))
-        given = json.loads(job.options)
+        given_options = json.loads(job.options)
         if buffer_bytes is not None:
-            given["maxBufferBytes"] = str(buffer_bytes)
+            given_options["maxBufferBytes"] = str(buffer_bytes)
         exchange = ExchangeRecord.decode(job.exchange.encode(), store.url(path))
         record = QueryRecord.decode(opened, store.url(paths.query(query)))
-        return cls(store, record, exchange, WriteOptions.resolve(given, environment={}))
+        return cls(store, record, exchange, WriteOptions.resolve(given_options, environment={}))
 
     def put(
         self, map_task: int, batches: Iterable[pa.RecordBatch], attempt: int = 0
     ) -> AttemptOutput:
-        """Write and register one attempt of a map task; attempt 0 is a new one."""
+        """Write and register one attempt of a map task; attempt 0 means the next free number."""
         self._refuse_ended()
-        self.beat()
+        self.renew_lease()
         id = map_outputs.claim(
             self._store, AttemptId(self.query, self._record.stage, map_task, attempt)
         )
-        with self._alive():
+        with self._lease_kept():
             output = write_attempt(self._store, self._job, map_task, id.attempt, batches)
         self._refuse_ended()
         map_outputs.register(self._store, output)
-        self.beat()
+        self.renew_lease()
         return output
 
     def register(self, map_task: int, attempt: int) -> AttemptOutput:
-        """Register an attempt that somebody wrote to storage, after a look at all of it."""
+        """Register an attempt that another program wrote to storage, after reading all of it."""
         self._refuse_ended()
         id = AttemptId(self.query, self._record.stage, map_task, attempt)
         output = map_outputs.read_output(self._store, id)
         if output is None:
-            with self._alive():
+            with self._lease_kept():
                 output = map_outputs.examine(self._store, self._job, id)
             map_outputs.register(self._store, output)
-        self.beat()
+        self.renew_lease()
         return output
 
-    def beat(self) -> None:
-        """Say that the query is alive."""
+    def renew_lease(self) -> None:
+        """Renew the lease of the query, if it has one."""
         if self._record.lease_seconds:
             leases.renew(self._store, self._record.initiator, self._record.lease_seconds)
 
-    def _alive(self) -> AbstractContextManager[None]:
-        """Say so for as long as something is under way, however long it takes."""
+    def _lease_kept(self) -> AbstractContextManager[None]:
+        """Keep renewing the lease in the background while the block runs."""
 
-        def beat() -> None:
-            # A query that has ended has given its lease back.
+        def renew() -> None:
+            # A query that has ended has released its lease.
             if self._ledger.outcome(self.query) is None:
-                self.beat()
+                self.renew_lease()
 
         seconds = self._record.lease_seconds
-        return leases.kept(beat, seconds) if seconds else nullcontext()
+        return leases.kept(renew, seconds) if seconds else nullcontext()
 
     def commit(self, map_tasks: int) -> StepRecord | None:
-        """Seal the step of so many map tasks; None for a batch of a stream that is there already.
+        """Commit the outputs of the map tasks 0 to `map_tasks - 1` as a step.
 
-        A commit whose answer was lost may be repeated.
+        Returns None for a stream's batch that is in the log already. A commit whose answer was
+        lost may be repeated.
         """
         try:
             self._refuse_ended()
-            found = map_outputs.registered_outputs(self._store, self._job, map_tasks)
-            step = commit_write(self._store, self._job, found, self._delivery)
+            outputs = map_outputs.registered_outputs(self._store, self._job, map_tasks)
+            step = commit_write(self._store, self._job, outputs, self._delivery)
         except (AlreadyCommitted, Fenced, QueryEnded, StoreFailed) as error:
-            # Perhaps by another call of the same commit, before this one or beside it.
-            done = self._ledger.settle(self.query, error)
+            # Another call of the same commit may have ended the query.
+            ended = self._ledger.settle(self.query, error)
             discarded = (DuplicateBatch.code, ReplayMismatch.code)
-            if done.outcome is not Outcome.COMMITTED and done.code not in discarded:
+            if ended.outcome is not Outcome.COMMITTED and ended.code not in discarded:
                 raise
-            step = repeat_answer(self._store, done, self._delivery)
+            step = repeat_answer(self._store, ended, self._delivery)
         except ReplayMismatch:
             self._release()
             raise
@@ -182,13 +185,13 @@ class SharedWrite:
         return step
 
     def abort(self, reason: str) -> OutcomeRecord:
-        """End the query without a step; what ended it first stays."""
+        """End the query without a step, unless it has ended; return its outcome."""
         outcome = end_unfinished(self._store, self.query, reason)
         self._release()
         return outcome
 
     def _release(self) -> None:
-        """Give the lease back, if storage lets: the query has ended."""
+        """Delete the lease of the query, which has ended; an error of storage is only logged."""
         if self._record.lease_seconds:
             try:
                 leases.release(self._store, self._record.initiator)

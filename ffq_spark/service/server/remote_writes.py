@@ -76,7 +76,7 @@ class RemoteWrites:
 
     def renew_lease(self, exchange: str, query: int) -> None:
         """Renew the lease of a write."""
-        self._open(exchange, query).beat()
+        self._open(exchange, query).renew_lease()
 
     def _open(self, exchange: str, query: int) -> SharedWrite:
         self._require_writable()

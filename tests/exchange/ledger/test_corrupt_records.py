@@ -112,14 +112,14 @@ def test_nothing_is_written_to_an_exchange_whose_founding_records_are_damaged(
 def test_a_record_of_another_step_is_refused(exchange: Exchange) -> None:
     steps = Path(exchange.root) / "_ffq/steps"
     (steps / f"{4:020d}.json").write_bytes((steps / f"{3:020d}.json").read_bytes())
-    with pytest.raises(CorruptRecord, match="the record says step 3"):
+    with pytest.raises(CorruptRecord, match="the record is of step 3"):
         keys(exchange)
 
 
 def test_a_manifest_of_another_step_is_refused(exchange: Exchange) -> None:
     second, third = (Path(exchange.root) / exchange.steps()[n].body.manifest for n in (1, 2))
     second.write_bytes(third.read_bytes())
-    with pytest.raises(CorruptRecord, match="not the one that was committed") as caught:
+    with pytest.raises(CorruptRecord, match="differs from the committed one") as caught:
         keys(exchange)
     assert caught.value.path == str(second)
 

@@ -260,7 +260,7 @@ def test_what_cannot_be_written_or_is_too_large_fails_no_commit(
 
     poor = Scene(scene.place, open_store(files, refuse))
     steps = [poor.write() for _ in range(4)]
-    assert "no checkpoint of the steps up to 4" in caplog.text
+    assert "no log checkpoint of the steps up to 4" in caplog.text
     assert checkpoint_files(files) == [] and paths.NEWEST not in files
     monkeypatch.setattr(log_checkpoint, "MAX_PARTS", 9)
     steps += [scene.write() for _ in range(4)]

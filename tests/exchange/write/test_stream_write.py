@@ -141,7 +141,7 @@ def test_a_stream_has_one_owner_until_it_is_taken_over(place: Place) -> None:
     first, second = Stream(place, "first"), Stream(place, "second")
     for batch in range(3):
         first.run(batch)
-    with pytest.raises(StreamOwned, match="belongs to first, and this is second"):
+    with pytest.raises(StreamOwned, match="belongs to first, not to second"):
         second.run(0)
     assert first.rows() == of(0, 1, 2)
     second.run(0, [500], takeover=True)
@@ -311,12 +311,12 @@ def test_a_run_owns_its_stream_until_another_takes_it_over(place: Place) -> None
     assert job.run([1], stream_run="a") is None
     # Equal rows of another run, or of one without a name, are not known to be a re-run.
     for other in ({"stream_run": "b"}, {}):
-        with pytest.raises(StreamOwned, match="belongs to a, and this is"):
+        with pytest.raises(StreamOwned, match="belongs to a, not to"):
             job.run([1], **other)
     job.run([1], stream_run="b", takeover=True)
     assert job.run([1], stream_run="b", takeover=True) is None
     job.run([2], 1, stream_run="b")
-    with pytest.raises(StreamOwned, match="belongs to b, and this is a"):
+    with pytest.raises(StreamOwned, match="belongs to b, not to a"):
         job.run([3], 1, stream_run="a")
     assert stream.rows() == Counter([1, 1, 2])
     found = [step.body.stream for step in stream.exchange.steps()]

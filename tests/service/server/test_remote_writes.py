@@ -272,7 +272,7 @@ def test_other_rows_under_the_number_of_a_batch_are_an_error(
             other.commit(1)
     warned = deliver(7, streamRun="a", onMismatch="warn")
     assert [warned.commit(1)["step"] for _ in range(2)] == [None, None]
-    with pytest.raises(StreamOwned, match="belongs to a, and this is b"):
+    with pytest.raises(StreamOwned, match="belongs to a, not to b"):
         deliver(7, streamRun="b").commit(1)
     assert deliver(7, streamRun="b", takeover=True).commit(1)["step"] == 2
     assert ffq.Exchange(root).info().rows == 12

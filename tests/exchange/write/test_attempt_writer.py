@@ -1,10 +1,15 @@
-"""The packed layout: one file for each map task, the same rows, far fewer requests."""
+"""A map attempt writes parts, in one file or in several, and its index last.
+
+The packed layout is one file for each map task, with the same rows and far fewer requests.
+"""
 
 from __future__ import annotations
 
 import json
 import uuid
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +20,17 @@ from conftest import Place
 
 from ffq_spark import Exchange
 from ffq_spark.errors import CorruptIndex
+from ffq_spark.exchange.write.attempt_writer import write_attempt
+from ffq_spark.exchange.write.job import WriteJob
 from ffq_spark.exchange.write.local_write import write_batches
+from ffq_spark.exchange.write.prepare import prepare
+from ffq_spark.format import manifest
+from ffq_spark.format.digest import Digest
+from ffq_spark.format.paths import AttemptId
+from ffq_spark.format.payload import checksum
+from ffq_spark.format.records import QueryRecord
 from ffq_spark.options import WriteOptions
-from ffq_spark.store import ReadTotals
+from ffq_spark.store import ReadTotals, Store
 
 ROWS = 5_000
 
@@ -150,3 +163,36 @@ def test_rows_that_were_spilled_are_packed_in_partition_order(root: str) -> None
     for partition in (0, 63):
         keys = exchange.read(partitions=[partition]).read_all()["k"].to_pylist()
         assert keys == sorted(keys)
+
+
+def test_an_attempt_that_fails_has_no_index(root: str) -> None:
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"k": [1, 2]})
+        raise ZeroDivisionError
+
+    options = WriteOptions(keys=("k",), partitions=2)
+    with pytest.raises(ZeroDivisionError):
+        write_batches(root, rows(), options=options)
+    assert not list(Path(root).rglob("index.*"))
+
+
+@pytest.mark.parametrize("layout", ["parts", "packed"])
+def test_an_output_describes_the_files_that_were_written(layout: str) -> None:
+    store = Store(f"memory://{uuid.uuid4().hex}")
+    options = WriteOptions(keys=("k",), partitions=8, layout=layout)
+    schema = pa.schema([("k", pa.int64())])
+    query = QueryRecord(7, "app-1", 0, "append", 0)
+    job = WriteJob.of(prepare(store, options, schema), query, options)
+    batch = pa.record_batch([list(range(1000))], schema=schema)
+    output = write_attempt(store, replace(job, digests=True), 3, 2, [batch])
+    assert output.id == AttemptId(7, 0, 3, 2)
+    assert output.digest == Digest.of(batch)
+    sizes = dict(store.walk(output.id.directory))
+    parts = manifest.decode(output.manifest, "output").to_pylist()
+    ends = {part["file"]: part["offset"] + part["bytes"] for part in parts}
+    assert ends == {file: sizes[file] for file in ends}
+    assert len(ends) == (1 if layout == "packed" else len(parts))
+    assert sum(part["rows"] for part in parts) == 1000
+    for part in parts:
+        data = store.read_range(part["file"], part["offset"], part["bytes"])
+        assert checksum(data) == part["checksum"]

@@ -1,0 +1,90 @@
+"""A step that several processes write through storage; the service's tests have more of it."""
+
+from __future__ import annotations
+
+import uuid
+
+import pyarrow as pa
+import pytest
+
+from ffq_spark import Exchange
+from ffq_spark.errors import BadCommit, Canceled, Fenced, QueryEnded, QueryNotFound
+from ffq_spark.exchange.ledger.cancel import request_cancel
+from ffq_spark.exchange.write.shared_write import SharedWrite
+from ffq_spark.format import paths
+from ffq_spark.format.records import Outcome
+from ffq_spark.store import Store
+
+SCHEMA = pa.schema([("k", pa.int64())])
+GIVEN = {"keys": "k", "partitions": "4"}
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store(f"memory://{uuid.uuid4().hex}")
+
+
+def batch(first: int) -> pa.RecordBatch:
+    return pa.record_batch([list(range(first, first + 5))], schema=SCHEMA)
+
+
+def test_any_process_goes_on_where_another_ended(store: Store) -> None:
+    query = SharedWrite.begin(store, SCHEMA, GIVEN).query
+    for map_task in range(3):
+        SharedWrite.open(Store(store.root), query).put(map_task, [batch(10 * map_task)])
+    step = SharedWrite.open(store, query).commit(map_tasks=3)
+    assert step is not None and step.body.rows == 15
+    assert SharedWrite.open(store, query).commit(map_tasks=3) == step
+    keys = sorted(Exchange(store.root).read().read_all()["k"].to_pylist())
+    assert keys == [10 * task + n for task in range(3) for n in range(5)]
+
+
+def test_the_newest_registered_attempt_counts(store: Store) -> None:
+    write = SharedWrite.begin(store, SCHEMA, GIVEN)
+    attempts = [write.put(0, [batch(first)]).id.attempt for first in (0, 100)]
+    assert attempts == [1, 2]
+    with pytest.raises(Fenced):
+        write.put(0, [batch(200)], attempt=2)
+    write.commit(map_tasks=1)
+    assert min(Exchange(store.root).read().read_all()["k"].to_pylist()) == 100
+
+
+@pytest.mark.parametrize("map_tasks", [1, 3])
+def test_a_commit_counts_the_map_tasks(store: Store, map_tasks: int) -> None:
+    write = SharedWrite.begin(store, SCHEMA, GIVEN)
+    for map_task in range(2):
+        write.put(map_task, [batch(0)])
+    with pytest.raises(BadCommit):
+        write.commit(map_tasks)
+    assert write.commit(2) is not None
+
+
+def test_a_query_that_ended_takes_nothing_more(store: Store) -> None:
+    write = SharedWrite.begin(store, SCHEMA, GIVEN)
+    assert write.abort("given up").outcome is Outcome.ABORTED
+    with pytest.raises(QueryEnded):
+        write.put(0, [batch(0)])
+    with pytest.raises(QueryEnded):
+        write.commit(0)
+
+
+def test_a_request_to_cancel_ends_the_query(store: Store) -> None:
+    write = SharedWrite.begin(store, SCHEMA, GIVEN)
+    request_cancel(store, write.query, "too slow")
+    with pytest.raises(Canceled, match="too slow"):
+        write.put(0, [batch(0)])
+    with pytest.raises(QueryEnded, match="CANCELED"):
+        write.put(0, [batch(0)])
+
+
+def test_a_lease_lasts_until_the_commit(store: Store) -> None:
+    write = SharedWrite.begin(store, SCHEMA, GIVEN, lease_seconds=60)
+    write.put(0, [batch(0)])
+    assert len(store.list(paths.LEASES)) == 1
+    write.commit(1)
+    assert store.list(paths.LEASES) == []
+
+
+def test_a_query_that_nobody_began_is_not_found(store: Store) -> None:
+    with pytest.raises(QueryNotFound, match="7"):
+        SharedWrite.open(store, 7)
