@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from conftest import Place
 from gc_scene import HOUR_MS, Scene
-from stepping import FakeTime
 from s3_uploads import begin_upload, uploads_of
+from stepping import FakeTime
 
 from ffq_spark.exchange.maintenance.clock import trusted_now_ms
 from ffq_spark.format import ids

@@ -15,7 +15,6 @@ from conftest import Place
 from faults.fault_processes import at_once
 from gc_scene import DAY_MS, HOUR_MS, Scene, rows_of
 from s3_uploads import begin_upload, uploads_of
-from stepping import FakeTime
 
 from ffq_spark.errors import StoreFailed
 from ffq_spark.exchange.maintenance.deletion import GcReport
