@@ -34,7 +34,8 @@ class Backend(Protocol):
     create_once: str
     """How a file is created only if it does not exist; empty if that is impossible."""
 
-    def url(self, path: str) -> str: ...
+    def url(self, path: str) -> str:
+        """Return the URL or local path of a file, for messages."""
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes | pa.Buffer:
         """Read a whole file, or the bytes of a range that the file has."""
@@ -42,7 +43,8 @@ class Backend(Protocol):
     def create(self, path: str, data: bytes) -> None:
         """Create the whole file atomically, or raise FileExistsError if it exists."""
 
-    def write(self, path: str, pieces: Iterable[memoryview]) -> None: ...
+    def write(self, path: str, pieces: Iterable[memoryview]) -> None:
+        """Write a file from pieces; replace it if it exists."""
 
     def replace(self, path: str, data: bytes) -> None:
         """Replace the file atomically: readers see the old or the new one, whole."""
@@ -54,7 +56,7 @@ class Backend(Protocol):
         """Delete files, as many per request as the store allows."""
 
     def delete_directories(self, paths: Iterable[str]) -> None:
-        """Delete the empty ones of some directories; do nothing on an object store."""
+        """Delete those of the directories that are empty; do nothing on an object store."""
 
     def tree(self, path: str, skip: Skip) -> Iterator[Directory]:
         """Yield a directory and all directories below it, children first, a few at a time.

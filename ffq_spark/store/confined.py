@@ -1,4 +1,4 @@
-"""A local root that nobody gets out of: for a service whose callers are not its owners."""
+"""A local root that refuses links out of it, for a service whose callers are not trusted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ffq_spark.store.local import LocalBackend
 
 
 def leads_outside(root: str, name: str) -> bool:
-    """Whether a directory below a local root is a link to somewhere else.
+    """Return whether a path below a local root leads out of it through a link or `..`.
 
     >>> leads_outside("/data", "x"), leads_outside("/data", "../x")
     (False, True)
@@ -22,14 +22,14 @@ def leads_outside(root: str, name: str) -> bool:
 
 
 class ConfinedBackend(LocalBackend):
-    """A directory whose files are all really in it: a link that leads elsewhere is refused.
+    """A local directory that refuses paths and links that lead out of it.
 
     >>> ConfinedBackend("/data/x").read("../y")
     Traceback (most recent call last):
     PermissionError: a link or name that leads out of the root
     """
 
-    # A service has many threads, and what one has freed is kept for that thread.
+    # A service has many threads, and Arrow's allocator keeps freed memory for each of them.
     _reuses_memory = False
 
     def __init__(self, root: str) -> None:

@@ -1,4 +1,4 @@
-"""Byte credits: how much a reader may have asked for and not yet given on, byte by byte."""
+"""Byte credits: a limit on the bytes that a reader has requested and not yet processed."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from __future__ import annotations
 class Credits:
     """An allowance that is charged before a request and repaid when its bytes have been used.
 
-    What is repaid becomes free again only when it makes up half of the allowance, or when nothing
-    is owed any more: requests then go out in groups, and half of the allowance is always at work.
-    A charge above the whole allowance is granted alone. One thread uses an allowance.
+    Repaid credits become free only when they reach half of the allowance, or when nothing is owed.
+    So requests are sent in groups, while the other half of the allowance is in use. A charge above
+    the whole allowance is granted if nothing else is owed. Not thread-safe.
 
     >>> credits = Credits(100)
     >>> credits.charge(60), credits.charge(60)
@@ -26,9 +26,8 @@ class Credits:
         self._owed = 0
 
     def charge(self, size: int) -> bool:
-        """Take so many credits, if they are there."""
-        alone = not self._owed
-        if size > self._free and not alone:
+        """Take `size` credits and return True, or return False if too few are free."""
+        if size > self._free and self._owed:
             return False
         self._free -= size
         self._owed += size
@@ -36,7 +35,7 @@ class Credits:
         return True
 
     def repay(self, size: int) -> None:
-        """Give credits back."""
+        """Give `size` credits back."""
         self._owed -= size
         self._returned += size
         if not self._owed or self._returned >= self.total // 2:

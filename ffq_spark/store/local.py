@@ -1,4 +1,4 @@
-"""Local and mounted file systems, by plain system calls."""
+"""The backend for local and mounted file systems. It uses plain system calls."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _LARGEST_PIECE = 1 << 30
 
 
 class LocalBackend:
-    """A directory. A record appears whole or not at all: written aside, then linked into place."""
+    """A local directory. Records are written to a temporary file, then linked into place."""
 
     create_once = "link"
 
-    # Whether files are read into memory that Arrow has used before: fresh pages cost several
-    # times what the copy does.
+    # Read files into memory that Arrow has already used: the page faults of fresh memory cost
+    # several times as much as the copy.
     _reuses_memory = True
 
     def __init__(self, root: str) -> None:
@@ -37,34 +37,34 @@ class LocalBackend:
         with open(self.url(path), "rb", buffering=0) as file:
             if start:
                 file.seek(start)
-            there = os.fstat(file.fileno()).st_size - start
-            known = there if length is None else min(length, there)
-            if known <= _SMALL or not self._reuses_memory:
+            available = os.fstat(file.fileno()).st_size - start
+            expected = available if length is None else min(length, available)
+            if expected <= _SMALL or not self._reuses_memory:
                 return file.read() if length is None else _read_exactly(file.fileno(), length)
-            found = _read_reusing(file, known)
-            # To the end, also where a mounted file has more bytes than its size tells.
+            data = _read_reusing(file, expected)
+            # A file on a mounted file system may have more bytes than the size that it reports.
             rest = file.read() if length is None else b""
-            return b"".join([found, rest]) if rest else found
+            return b"".join([data, rest]) if rest else data
 
     def create(self, path: str, data: bytes) -> None:
         target = self.url(path)
-        aside = self._write_aside(target, data)
+        temporary = self._write_temporary(target, data)
         try:
-            os.link(aside, target)
+            os.link(temporary, target)
         finally:
-            # A collector may have taken it for abandoned, if this process slept long enough.
+            # If this process was suspended for long, gc may have deleted the temporary file.
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(aside)
+                os.unlink(temporary)
 
     def replace(self, path: str, data: bytes) -> None:
         target = self.url(path)
-        os.replace(self._write_aside(target, data), target)
+        os.replace(self._write_temporary(target, data), target)
 
-    def _write_aside(self, target: str, data: bytes) -> str:
+    def _write_temporary(self, target: str, data: bytes) -> str:
         directory, name = os.path.split(target)
-        aside = os.path.join(directory, f".{name}.{secrets.token_hex(8)}.tmp")
-        self._write(aside, [memoryview(data)])
-        return aside
+        temporary = os.path.join(directory, f".{name}.{secrets.token_hex(8)}.tmp")
+        self._write(temporary, [memoryview(data)])
+        return temporary
 
     def write(self, path: str, pieces: Iterable[memoryview]) -> None:
         self._write(self.url(path), pieces)
@@ -81,7 +81,7 @@ class LocalBackend:
             os.unlink(self.url(path))
 
     def delete_many(self, paths: Sequence[str]) -> None:
-        # A context manager costs as much as a system call, and there may be a million.
+        # No context manager: it costs as much as a system call, and gc deletes a million files.
         for path in paths:
             try:
                 os.unlink(self._inside + path)
@@ -93,7 +93,7 @@ class LocalBackend:
             try:
                 os.rmdir(self._inside + path)
             except OSError:
-                # Not empty: something in it is kept, or has just come.
+                # The directory is not empty: gc keeps some of its files, or a writer added one.
                 continue
 
     def tree(self, path: str, skip: Skip) -> Iterator[Directory]:
@@ -116,16 +116,16 @@ class LocalBackend:
         yield Directory(path, files)
 
     def clock_ms(self) -> int | None:
-        """The clock of a mounted file system is its server's."""
-        aside = self.url(f"{RECORDS}/.clock.{secrets.token_hex(8)}.tmp")
+        """Read the time off a new file, because the server of a mount dates the files."""
+        temporary = self.url(f"{RECORDS}/.clock.{secrets.token_hex(8)}.tmp")
         try:
-            io.FileIO(aside, "wb").close()
-            moment = os.stat(aside).st_mtime_ns // 1_000_000
-            os.unlink(aside)
+            io.FileIO(temporary, "wb").close()
+            modified_ms = os.stat(temporary).st_mtime_ns // 1_000_000
+            os.unlink(temporary)
         except OSError:
-            # Without records, or without permission to write.
+            # The root has no records, or this process may not write to them.
             return None
-        return moment
+        return modified_ms
 
     def remove_leftovers(self, before_ms: int, spared: Skip, dry_run: bool) -> int:
         count = 0
@@ -159,7 +159,7 @@ def _open_new(target: str) -> io.FileIO:
 
 def _entries(children: Iterable[os.DirEntry[str]]) -> Iterator[Entry]:
     for child in children:
-        # One that is deleted while the others are listed must not hide them.
+        # A file that is deleted during the listing must not end it.
         with contextlib.suppress(FileNotFoundError):
             if not child.name.startswith("."):
                 is_dir = child.is_dir()
@@ -168,7 +168,7 @@ def _entries(children: Iterable[os.DirEntry[str]]) -> Iterator[Entry]:
 
 def _read_exactly(descriptor: int, length: int) -> bytes:
     pieces = []
-    # A file may be far shorter than a record of it says, and memory is taken before it is read.
+    # os.read allocates the whole length first, and a damaged record may ask for far too much.
     while length > 0 and (piece := os.read(descriptor, min(length, _LARGEST_PIECE))):
         pieces.append(piece)
         length -= len(piece)

@@ -1,4 +1,4 @@
-"""From what a user calls a root to a backend: local paths, `file:` URLs, object stores."""
+"""Choose the backend for a root: a local path, a `file:` URL or the URL of an object store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HADOOP_NAMES = {"s3a": "s3", "s3n": "s3", "wasbs": "abfs", "abfss": "abfs"}
 
 
 def split(root: str) -> tuple[str, str]:
-    """The protocol and the path of a root, in any of the spellings Spark users know.
+    """Split a root into its protocol and path; accept Spark's and Hadoop's spellings.
 
     >>> split("/data/x"), split("file:/data/x"), split("s3a://bucket/x/")
     (('file', '/data/x'), ('file', '/data/x'), ('s3', 'bucket/x'))
@@ -33,18 +33,19 @@ def split(root: str) -> tuple[str, str]:
 
 
 def open_backend(root: str, options: Mapping[str, Any], *, confined: bool = False) -> Backend:
-    """The backend of a root. fsspec and the store's client are imported only when needed.
+    """Open the backend for a root; import fsspec and the store's client only when needed.
 
-    `confined`: no link below a local root leads out of it.
+    With `confined` a local root refuses links that lead out of it.
     """
     if not root:
         raise BadOption("no path was given", option="path")
-    if any(_holds_credentials(link) for link in root.split("::")):
-        # They would be in every plan, record and log.
-        told = (
-            "the URL holds credentials: give them as storage options, or leave them to the client"
+    if any(_holds_credentials(url) for url in root.split("::")):
+        # Plans, records and logs would show them.
+        message = (
+            "the URL holds credentials: pass them as storage options (`storage.*`), or let the "
+            "client find them in its environment"
         )
-        raise BadOption(told, option="path")
+        raise BadOption(message, option="path")
     protocol, path = split(root)
     if protocol == "file":
         return ConfinedBackend(path) if confined else LocalBackend(path)
@@ -62,10 +63,10 @@ def _holds_credentials(url: str) -> bool:
     if protocol == "file":
         return False
     login, at, host = path.split("/", 1)[0].rpartition("@")
-    # `container@account` and `user@host` are names; no bucket's name has an @.
+    # `container@account` and `user@host` hold no secret; a bucket's name cannot have an @.
     if at and (":" in login or protocol in _BUCKETS):
         return True
-    # A secret with a slash ends the host's name before its @.
+    # If a secret contains a slash, the text before it looks like a host with an invalid port.
     name, colon, port = host.partition(":")
     is_cut = bool(colon) and name != "arn" and not port.isdecimal()
     return (is_cut and protocol in {*_BUCKETS, "http", "https"}) or bool(_SIGNED.search(path))

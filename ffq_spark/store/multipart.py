@@ -1,4 +1,4 @@
-"""Large files to S3: parts of one size, a few in flight, all or nothing."""
+"""Upload large files to S3 in parts of equal size, a few of them at once."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 
 PART_BYTES = 16 << 20
 BLOCKS_AT_ONCE = 2
-"""A file of so many blocks is written in one request, a larger one in parts."""
+"""Files of up to this many blocks are written in one request, larger ones in parts."""
 _PARTS_IN_FLIGHT = 4
 
 Call = Callable[..., Any]
-"""A method of S3 by its name, retried."""
+"""Calls a method of S3 by its name, with retries."""
 
 
 def blocks(pieces: Iterable[Any], size: int) -> Iterator[bytearray]:
-    """The pieces' bytes in blocks of one size; only the last may be smaller.
+    """Yield the pieces' bytes in blocks of `size` bytes; only the last may be smaller.
 
     >>> [bytes(block) for block in blocks([b"abc", b"", b"defgh"], 3)]
     [b'abc', b'def', b'gh']
@@ -38,9 +38,10 @@ def blocks(pieces: Iterable[Any], size: int) -> Iterator[bytearray]:
 
 
 def upload(call: Call, place: dict[str, str], parts: Iterable[bytearray]) -> None:
-    """Make one object of all parts; if that fails, nothing of it stays.
+    """Create one object from all parts; abort the upload if anything fails.
 
-    An upload whose creation was answered to nobody holds no bytes; cleanup removes it.
+    If the answer to the creation of an upload is lost, the upload stays open without parts until
+    gc aborts it.
     """
     under_way = {**place, "UploadId": call("create_multipart_upload", **place)["UploadId"]}
     try:
@@ -55,7 +56,7 @@ def upload(call: Call, place: dict[str, str], parts: Iterable[bytearray]) -> Non
 
 
 class _Sender:
-    """Sends parts by a few threads; the caller waits while all of them are busy."""
+    """Sends parts in a few threads; the caller waits while all of them are busy."""
 
     def __init__(self, call: Call, under_way: dict[str, str]) -> None:
         self._call = call
@@ -85,14 +86,14 @@ class _Sender:
         return {"PartNumber": number, "ETag": answer["ETag"], **sums}
 
     def answers(self) -> list[dict[str, Any]]:
-        """What completes the upload: each part's number and tag."""
+        """Return each part's number and tag, which the completion of the upload needs."""
         return [future.result() for future in self._sent]
 
     def __enter__(self) -> _Sender:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # A part that arrives after the upload was given up would stay for ever.
+        # Wait for all requests: S3 would keep a part that arrives after the abort.
         self._pool.shutdown(wait=True)
 
 
@@ -103,6 +104,6 @@ def _complete(
     try:
         call("complete_multipart_upload", **under_way, MultipartUpload=parts)
     except FileNotFoundError:
-        # An earlier try's answer was lost: the upload is gone because it is the object now.
+        # If the answer to an earlier try was lost, the upload has become the object already.
         if call("head_object", **place)["ContentLength"] != sender.size:
             raise

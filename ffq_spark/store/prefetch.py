@@ -49,13 +49,13 @@ class ReadTotals:
     peak_bytes: int = 0
     """The most bytes that were requested and not yet used at one time."""
     waited_seconds: float = 0.0
-    """The time in which the reader had no bytes to go on with."""
+    """The time for which the reader waited for bytes."""
 
 
 def fetch_in_turn(
     read: ReadRanges, requests: Iterable[Request], totals: ReadTotals
 ) -> Iterator[tuple[Request, Buffers]]:
-    """Fetch one request at a time: of local files the page cache reads ahead."""
+    """Fetch one request at a time; for local files the page cache reads ahead."""
     for request in requests:
         totals.peak_bytes = max(totals.peak_bytes, request.length)
         yield request, _timed(partial(read, request.file, request.spans), request, totals)
@@ -70,8 +70,8 @@ def fetch_ahead(
 ) -> Iterator[tuple[Request, Buffers]]:
     """Fetch as many requests at once as threads and credits allow.
 
-    The bytes of a request are charged until the next answer is taken: the user has then passed
-    this one on. An error is raised where its answer would have come.
+    The bytes of a request stay charged until the caller takes the next answer, because it is then
+    done with this one. An error is raised in place of the answer.
     """
     pool = ThreadPoolExecutor(threads, thread_name_prefix="ffq-fetch")
     source = iter(requests)
@@ -90,7 +90,7 @@ def fetch_ahead(
             del future
             credits.repay(request.length)
     finally:
-        # A reader that has stopped leaves no thread at work.
+        # If the reader stops early, leave no thread running.
         pool.shutdown(wait=True, cancel_futures=True)
 
 

@@ -1,9 +1,9 @@
-"""Storage options hold secrets; no text that leaves the store does.
+"""Remove the secrets of storage options from error messages and other texts.
 
-What is hidden is decided by the names of options. A value below a name such as `secret` or `token`
-is hidden as a whole and in its parts. A value below a name such as `endpoint_url` or `proxies` is
-shown only if it is a plain address, a host and a port: whatever else it holds may be a login, also
-where a mistake keeps it from being a URL.
+The names of options decide what is hidden. A value below a name such as `secret` or `token` is
+hidden as a whole and in its parts. A value below a name such as `endpoint_url` or `proxies` is
+shown only if it is a plain address, a host and a port: anything else in it may be a login, even in
+a malformed URL.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:?/+")
 # The parts of connection strings (`AccountKey=…;`) and of signed URLs (`&sig=…`).
 _PART = re.compile(r"([A-Za-z_-]+)=([^;&\s]+)")
 _BETWEEN_WORDS = re.compile(r"[/?&=#;,\s]+")
-# Shorter ones are parts of ordinary words.
+# Shorter values also occur inside ordinary words, so they are not hidden.
 _SHORTEST = 4
 _SHORTEST_WORD = 8
 _INSTEAD = "***"
 
 
 def scrub(text: str, options: Mapping[str, Any]) -> str:
-    """Replace the secrets among some storage options in a text.
+    """Replace the secrets of storage options in a text by `***`.
 
     >>> scrub("bad key AKIA12", {"key": "AKIA12", "client_kwargs": {"region_name": "bad"}})
     'bad key ***'
@@ -48,7 +48,7 @@ def scrub(text: str, options: Mapping[str, Any]) -> str:
 
 
 def _secrets(options: Mapping[str, Any]) -> Iterator[str]:
-    """Every secret in every spelling that a client may give it."""
+    """Yield every secret in each spelling (quoted, escaped) that a client may print."""
     for form in _forms(options, hidden=False, address=False):
         if len(form) >= _SHORTEST:
             for spelled in (form, unquote(form)):
@@ -57,7 +57,7 @@ def _secrets(options: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _forms(value: Any, *, hidden: bool, address: bool) -> Iterator[str]:
-    """The secret texts at or below a value; names above it tell whether it is one itself."""
+    """Yield the secret texts in a value; `hidden` and `address` come from the names above it."""
     if isinstance(value, Mapping):
         for name, child in value.items():
             secret = hidden or bool(_SECRET_NAME.search(str(name)))
@@ -67,7 +67,7 @@ def _forms(value: Any, *, hidden: bool, address: bool) -> Iterator[str]:
         for child in value:
             yield from _forms(child, hidden=hidden, address=address)
     elif isinstance(value, int):
-        # Few digits are a limit or a time more often than a secret.
+        # A number with few digits is more likely a limit or a timeout than a secret.
         if hidden and value >= 10**_SHORTEST_WORD:
             yield str(value)
     elif isinstance(value, (str, bytes)):
@@ -78,7 +78,7 @@ def _forms(value: Any, *, hidden: bool, address: bool) -> Iterator[str]:
 
 
 def _nested(text: str) -> Any:
-    """The value of a text that is JSON; None for any other."""
+    """Parse a text as JSON; return None if it is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -90,7 +90,7 @@ def _text_forms(text: str, *, hidden: bool, address: bool) -> Iterator[str]:
     if hidden:
         yield text
         yield from (value for _, value in parts)
-        # Of a header (`Bearer …`) the token, of a key in lines each of them.
+        # The words of a text: the token of a header (`Bearer …`), the lines of a PEM key.
         yield from (word for word in text.split() if len(word) >= _SHORTEST_WORD)
     else:
         yield from (value for name, value in parts if _SECRET_NAME.search(name))
@@ -99,7 +99,7 @@ def _text_forms(text: str, *, hidden: bool, address: bool) -> Iterator[str]:
 
 
 def _address_forms(text: str) -> Iterator[str]:
-    """All of an address that is more than a host, its login, and what follows the host.
+    """Yield the texts of an address that may be secret: its login, and what follows the host.
 
     >>> list(_address_forms("http://127.0.0.1:9000/")), list(_address_forms("http://host/a/b"))
     ([], ['http://host/a/b', 'host/a/b', '/a/b'])
@@ -117,7 +117,7 @@ def _address_forms(text: str) -> Iterator[str]:
     host = _PLAIN_ADDRESS.match(place)
     tail = place[host.end() :] if host else place
     if not at and tail[:1] not in ("/", "?", "#"):
-        # No host ends so: this is a login whose host is missing.
+        # Only a path, query or fragment may follow a host: this is a login without its host.
         yield from place.split(":", 1)
     yield tail
     yield from (word for word in _BETWEEN_WORDS.split(tail) if len(word) >= _SHORTEST_WORD)

@@ -1,4 +1,4 @@
-"""Object stores through fsspec: conditional puts, no listing cache, one client a process."""
+"""The backend for object stores, on fsspec: conditional puts and no listing cache."""
 
 from __future__ import annotations
 
@@ -17,43 +17,45 @@ from ffq_spark.store.multipart import BLOCKS_AT_ONCE, PART_BYTES, blocks
 from ffq_spark.store.redaction import scrub
 from ffq_spark.store.retry import CutShort, Policy, error_code
 
-# fsspec's own fallback for mode="create" looks first and writes then, which two writers can do at
-# once: only clients that put the condition into the request are trusted.
+# fsspec's fallback for mode="create" checks that the file is missing and then writes it, so two
+# writers can both succeed. Only these clients send the condition with the request.
 _CONDITIONAL_PUT = frozenset({"s3", "gs", "gcs", "abfs", "az", "memory"})
-# Clients that retry by themselves; only what they let through is tried once more.
+# These clients retry by themselves, so the policy adds only one more try.
 _RETRYING = frozenset({"gs", "gcs", "abfs", "az"})
 BULK = 1000
-"""So many files are listed or deleted by one request."""
+"""The number of files that one request lists or deletes."""
 _MAP_TASK_SLASHES = 3  # shuffle/<query>/<stage>/<map task>
-# fsspec's memory looks before it writes; all its users are threads of this process.
+# fsspec's memory file system checks and then writes. Its users are threads of this process, so a
+# lock makes that atomic.
 _MEMORY = threading.Lock()
 _CONNECTING = threading.Lock()
-# A client takes longer to make than a small task to run: one for all tasks of a process.
+# Creating a client takes longer than a small task runs, so all tasks of a process share one.
 _CLIENTS: dict[str, Any] = {}
 _INHERITED: list[dict[str, Any]] = []
 
 
 def _forked() -> None:
     global _CONNECTING, _MEMORY, _CLIENTS
-    # Kept, so that they are never closed here: both processes share one epoll, and the parent would
-    # wait in vain for answers on connections that its child took out of it.
+    # Keep the parent's clients so that they are never closed in this process: parent and child
+    # share one epoll, and closing a connection here would remove it for the parent, too.
     _INHERITED.append(_CLIENTS)
     _CONNECTING, _MEMORY, _CLIENTS = threading.Lock(), threading.Lock(), {}
 
 
-# A lock that another thread held at the moment of the fork would never be free in the child, and no
-# client survives a fork, which is how Spark's daemon makes its workers.
+# Spark's daemon forks its workers. A lock that another thread holds during the fork stays locked in
+# the child, and clients do not survive a fork.
 os.register_at_fork(after_in_child=_forked)
 
 
 class RemoteBackend:
-    """A prefix of an object store, by what fsspec offers for every kind of store."""
+    """A prefix of an object store, accessed with the operations that all fsspec clients have."""
 
     def __init__(self, protocol: str, root: str, options: Mapping[str, Any]) -> None:
         try:
             fsspec.get_filesystem_class(protocol)
         except (ValueError, ImportError) as error:
-            raise BadOption(f"no storage {protocol}: {error}", option="path") from None
+            message = f"storage protocol {protocol!r} is not available: {error}"
+            raise BadOption(message, option="path") from None
         self._protocol = protocol
         self._root = root
         self._options = dict(options)
@@ -62,8 +64,9 @@ class RemoteBackend:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        # A task that freezes its heap should find the client's modules in it: Spark's daemon would
-        # look through them after each task. A client that is missing is an error where it is used.
+        # Import the client's modules before the task freezes its heap: the garbage collection after
+        # each task would otherwise traverse them. If the client is missing, its first use raises
+        # the error.
         with contextlib.suppress(ValueError, ImportError):
             fsspec.get_filesystem_class(self._protocol)
 
@@ -89,8 +92,8 @@ class RemoteBackend:
         try:
             return fsspec.filesystem(self._protocol, **options)
         except (ValueError, ImportError) as error:
-            told = scrub(f"no storage {self._protocol}: {error}", self._options)
-            raise BadOption(told, option="path") from None
+            message = f"storage protocol {self._protocol!r} is not available: {error}"
+            raise BadOption(scrub(message, self._options), option="path") from None
 
     def _client_options(self) -> dict[str, Any]:
         return self._options
@@ -109,7 +112,7 @@ class RemoteBackend:
         except FileNotFoundError:
             raise FileNotFoundError(self.url(path)) from None
         except OSError as error:
-            # A range that begins at the end or beyond.
+            # The range begins at or after the end of the object.
             if error_code(error) in ("InvalidRange", "416"):
                 return b""
             raise
@@ -120,7 +123,8 @@ class RemoteBackend:
         if length is not None and len(data) < length:
             size = self.client.info(self._path(path))["size"]
             if start + len(data) < size:
-                raise CutShort(f"{len(data)} bytes came of {min(length, size - start)}")
+                expected = min(length, size - start)
+                raise CutShort(f"storage sent {len(data)} of {expected} bytes")
         return data
 
     def create(self, path: str, data: bytes) -> None:
@@ -141,7 +145,7 @@ class RemoteBackend:
         if len(head) <= BLOCKS_AT_ONCE:
             self.replace(path, joined(head))
         else:
-            self._write_large(path, given(head, rest))
+            self._write_large(path, chained(head, rest))
 
     def _write_large(self, path: str, parts: Iterable[bytearray]) -> None:
         with self.client.open(self._path(path), "wb", block_size=PART_BYTES) as file:
@@ -166,12 +170,12 @@ class RemoteBackend:
         files = self._files(path)
         for directory, group in itertools.groupby(files, lambda file: file[0].rpartition("/")[0]):
             if not skip(directory):
-                # An attempt may have as many files as there are partitions.
+                # An attempt's directory has up to one file for each partition.
                 while piece := list(itertools.islice(group, BULK)):
                     yield Directory(directory, piece)
 
     def _files(self, path: str) -> Iterator[tuple[str, int]]:
-        """All files below a directory; the client lists those of a map task all at once."""
+        """Yield all files below a directory; fetch the files of one map task in one call."""
         if path.count("/") < _MAP_TASK_SLASHES:
             for entry in self.scan(path):
                 inner = f"{path}/{entry.name}" if path else entry.name
@@ -180,11 +184,11 @@ class RemoteBackend:
                 else:
                     yield inner, entry.size
             return
-        found = self._policy.run(lambda: self.client.find(self._path(path), detail=True))
+        infos = self._policy.run(lambda: self.client.find(self._path(path), detail=True))
         root = self._root.strip("/")
-        for name, info in sorted(found.items()):
+        for name, info in sorted(infos.items()):
             file = name.strip("/").removeprefix(root).strip("/")
-            # Some clients take a directory that is missing for the beginning of other names.
+            # For a missing directory some clients return all names that begin with its name.
             if info["type"] != "directory" and file.startswith(f"{path}/"):
                 yield file, int(info.get("size") or 0)
 
@@ -196,11 +200,11 @@ class RemoteBackend:
 
     def scan(self, path: str) -> Iterator[Entry]:
         try:
-            found = self._policy.run(lambda: self.client.ls(self._path(path), detail=True))
+            infos = self._policy.run(lambda: self.client.ls(self._path(path), detail=True))
         except (FileNotFoundError, NotADirectoryError):
             return
         directory = self._path(path).strip("/")
-        for info in found:
+        for info in infos:
             full = info["name"].strip("/")
             if full != directory:
                 name = full.rsplit("/", 1)[-1]
@@ -211,15 +215,15 @@ _TAKEN = ("PreconditionFailed", "412")
 
 
 def joined(parts: list[bytearray]) -> bytearray:
-    """All parts as one, the first of them grown."""
+    """Append all parts to the first one, and return it."""
     whole = parts[0] if parts else bytearray()
     for part in parts[1:]:
         whole += part
     return whole
 
 
-def given(held: list[bytearray], rest: Iterable[bytearray]) -> Iterable[bytearray]:
-    """What is held and then the rest, each let go of when it is given away."""
-    while held:
-        yield held.pop(0)
+def chained(head: list[bytearray], rest: Iterable[bytearray]) -> Iterable[bytearray]:
+    """Yield the head's parts and then the rest; drop each part of the head once it is yielded."""
+    while head:
+        yield head.pop(0)
     yield from rest

@@ -1,4 +1,4 @@
-"""One policy for what storage fails at for a while: throttling, server errors, lost connections."""
+"""Retry storage requests after transient failures: throttling, server errors, lost connections."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
-# Forked workers inherit the state of Python's own generator and would all wait equally long.
+# Forked workers inherit the state of Python's default generator and would all wait equally long.
 _JITTER = random.SystemRandom()
 
 _PASSING_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504, 509, 529})
@@ -33,7 +33,7 @@ _PASSING_CODES = frozenset(
         "XAmzContentSHA256Mismatch",
     }
 )
-# By name, in the words of botocore, aiohttp, urllib3 and azure: no client is imported for this.
+# Class names of botocore, aiohttp, urllib3 and azure. Names, so that no client must be imported.
 _PASSING_ERRORS = frozenset(
     {
         "ClientConnectionError",
@@ -50,22 +50,22 @@ _PASSING_ERRORS = frozenset(
         "TimeoutError",
     }
 )
-# A connection that broke under TLS; what else TLS refuses, such as a certificate, stays refused.
+# The connection broke during TLS. Other TLS errors, such as a bad certificate, are permanent.
 _BROKEN_TLS = frozenset({"SSLEOFError", "SSLZeroReturnError", "SSLSyscallError"})
 _LASTING_ERRORS = (FileNotFoundError, FileExistsError, PermissionError, NotADirectoryError)
 
 
 class CutShort(ConnectionError):
-    """An answer held fewer bytes than the object has."""
+    """A response ended before all bytes of the range arrived."""
 
 
 class GaveUp(OSError):
-    """Storage failed as often as the policy allows."""
+    """A request failed in every try that the policy allows."""
 
 
 @dataclass(frozen=True)
 class Policy:
-    """How often and how long; waits double, and half of each is drawn by lot.
+    """How often a request is tried, and for how long. Waits double, with jitter of up to a half.
 
     >>> answers = iter([TimeoutError("slow"), ConnectionResetError("gone"), b"data"])
     >>> def ask():
@@ -83,7 +83,7 @@ class Policy:
     total_seconds: float = 120.0
 
     def run(self, work: Callable[[], Result]) -> Result:
-        """The work's result, tried anew while its errors are passing ones."""
+        """Call `work` and return its result; retry while it raises transient errors."""
         begin = time.monotonic()
         for tries, wait in enumerate(self._waits(), start=1):
             try:
@@ -93,9 +93,10 @@ class Policy:
                 if not is_passing(error):
                     raise
                 if wait is None or spent + wait > self.total_seconds:
-                    told = f"{type(error).__name__}: {error}"
+                    last_error = f"{type(error).__name__}: {error}"
                     times = "1 try" if tries == 1 else f"{tries} tries"
-                    raise GaveUp(f"gave up after {times} in {spent:.1f} s: {told}") from error
+                    message = f"gave up after {times} in {spent:.1f} s: {last_error}"
+                    raise GaveUp(message) from error
                 time.sleep(wait)
         raise AssertionError("the last wait is None")
 
@@ -108,7 +109,7 @@ class Policy:
 
 
 def is_passing(error: BaseException | None) -> bool:
-    """Whether another try may help.
+    """Return whether an error is transient, so that another try may succeed.
 
     >>> is_passing(ConnectionResetError()), is_passing(FileNotFoundError())
     (True, False)
@@ -122,7 +123,7 @@ def is_passing(error: BaseException | None) -> bool:
 
 
 def error_code(error: BaseException | None) -> str:
-    """What the store itself called the error; empty if it said nothing."""
+    """Return the error code of the store's response, or an empty string if it has none."""
     while error is not None:
         code = _response(error).get("Error", {}).get("Code")
         if code:
@@ -144,7 +145,7 @@ def _judge(error: BaseException) -> bool | None:
 
 
 def _broke_tls(error: BaseException) -> bool:
-    """Whether a client's own error of TLS wraps, in the way of botocore, a broken connection."""
+    """Return whether a client's TLS error wraps a broken connection, as botocore's errors do."""
     inner = getattr(error, "kwargs", {}).get("error")
     while isinstance(inner, BaseException):
         if type(inner).__name__ in _BROKEN_TLS:
@@ -153,7 +154,7 @@ def _broke_tls(error: BaseException) -> bool:
     return False
 
 
-# Where an answer has no body, botocore takes the status for the code.
+# For a response without a body botocore uses the HTTP status as the error code.
 _STATUS_CODES = frozenset(str(status) for status in _PASSING_STATUSES)
 
 
@@ -163,5 +164,5 @@ def _response(error: BaseException) -> dict[str, Any]:
 
 
 def _status(error: BaseException) -> int | None:
-    found = (getattr(error, name, None) for name in ("status_code", "status", "code"))
-    return next((value for value in found if isinstance(value, int)), None)
+    values = (getattr(error, name, None) for name in ("status_code", "status", "code"))
+    return next((value for value in values if isinstance(value, int)), None)

@@ -1,4 +1,4 @@
-"""S3 by its own requests: as many as are needed, none hidden, each retried alone."""
+"""The backend for S3: it sends S3's own requests, and retries each one separately."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class S3Backend(RemoteBackend):
 
     def _client_options(self) -> dict[str, Any]:
         config = self._options.get("config_kwargs") or {}
-        # Two layers below retry too: their tries would multiply with the policy's.
+        # s3fs and botocore retry, too. Switch that off: their tries would multiply the policy's.
         retries = {k: v for k, v in _retries(self._options).items() if k != "max_attempts"}
         once = {"retries": {**retries, "total_max_attempts": 1}}
         return {**self._options, "config_kwargs": {**config, **once}}
@@ -87,7 +87,7 @@ class S3Backend(RemoteBackend):
                     yield inside + file["Key"][len(prefix) :], int(file["Size"])
 
     def _pages(self, path: str, **request: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-        """A listing page by page, each with the prefix of all its names."""
+        """Yield a listing page by page, each with the prefix that all its keys begin with."""
         place = self._place(path)
         prefix = f"{place['Key']}/" if place["Key"] else ""
         request = {name.capitalize(): value for name, value in request.items()}
@@ -113,7 +113,7 @@ class S3Backend(RemoteBackend):
         return int(date.timestamp() * 1000)
 
     def remove_leftovers(self, before_ms: int, spared: Skip, dry_run: bool) -> int:
-        # Never beside them: the root may be shared with others' files.
+        # Only below these prefixes: the root may also hold files of other programs.
         places = (DATA, RECORDS)
         return sum(self._abort_uploads(path, before_ms, spared, dry_run) for path in places)
 
@@ -131,7 +131,7 @@ class S3Backend(RemoteBackend):
         return count
 
     def _uploads(self, bucket: str, prefix: str) -> Iterator[Any]:
-        """All unfinished multipart uploads, page by page."""
+        """Yield all unfinished multipart uploads below a prefix."""
         page: dict[str, str] = {}
         while True:
             answer = self._call("list_multipart_uploads", Bucket=bucket, Prefix=prefix, **page)
@@ -146,25 +146,25 @@ class S3Backend(RemoteBackend):
             for folder in page.get("CommonPrefixes", ()):
                 yield Entry(folder["Prefix"][len(prefix) : -1], True, 0)
             for file in page.get("Contents", ()):
-                # Some tools mark a folder by an empty object of its name.
+                # Skip the empty object that some tools create to mark a folder.
                 if name := file["Key"][len(prefix) :]:
                     yield Entry(name, False, int(file["Size"]))
 
 
 class _NotDeleted(OSError):
-    """An answer to a bulk delete that names files it has not deleted."""
+    """The response of a bulk delete lists files that were not deleted."""
 
-    def __init__(self, failed: list[dict[str, Any]], asked: int) -> None:
-        super().__init__(f"{len(failed)} of {asked} files were not deleted: {failed[0]}")
+    def __init__(self, failed: list[dict[str, Any]], requested: int) -> None:
+        super().__init__(f"{len(failed)} of {requested} files were not deleted: {failed[0]}")
         self.response = {"Error": {"Code": failed[0].get("Code", "")}}
 
 
 async def _get(client: Any, place: dict[str, str], start: int, length: int | None) -> bytes:
-    asked = {}
+    request = {}
     if start or length is not None:
         last = "" if length is None else start + length - 1
-        asked = {"Range": f"bytes={start}-{last}"}
-    answer = await client._call_s3("get_object", **place, **asked)
+        request = {"Range": f"bytes={start}-{last}"}
+    answer = await client._call_s3("get_object", **place, **request)
     try:
         data: bytes = await answer["Body"].read()
     finally:
@@ -173,17 +173,17 @@ async def _get(client: Any, place: dict[str, str], start: int, length: int | Non
 
 
 def _checked(data: bytes, answer: dict[str, Any], start: int, length: int | None) -> bytes:
-    """The data, if it is all that the object has of the range."""
+    """Return the range's data, or raise CutShort if the object has more of the range."""
     match = _CONTENT_RANGE.fullmatch(answer.get("ContentRange") or "")
     whole = int(match[3]) if match else int(answer["ContentLength"])
     if not match:
-        # A whole object, also where a server leaves the range aside.
+        # The answer is the whole object: no range was requested, or the server ignored it.
         if len(data) < whole:
-            raise CutShort(f"{len(data)} bytes came of {whole}")
+            raise CutShort(f"storage sent {len(data)} of {whole} bytes")
         return data[start:] if length is None else data[start : start + length]
     expected = whole - start if length is None else min(length, whole - start)
     if len(data) != expected:
-        raise CutShort(f"{len(data)} bytes came of {expected}")
+        raise CutShort(f"storage sent {len(data)} of {expected} bytes")
     return data
 
 
@@ -191,16 +191,21 @@ def _retries(options: Mapping[str, Any]) -> dict[str, Any]:
     config = options.get("config_kwargs") or {}
     retries = config.get("retries") if isinstance(config, Mapping) else ()
     if retries is not None and not isinstance(retries, Mapping):
-        raise BadOption("not a group of values", option="storage.config_kwargs.retries")
+        message = "retries must be a group of values, such as retries.max_attempts"
+        raise BadOption(message, option="storage.config_kwargs.retries")
     return dict(retries or {})
 
 
 def _tries(retries: Mapping[str, Any]) -> int | None:
-    """How often a user wants each request to be tried; botocore's `max_attempts` counts from 0."""
+    """Return how often the user wants each request to be tried, or None if that is not set.
+
+    botocore's `max_attempts` does not count the first try.
+    """
     for name, first in (("total_max_attempts", 0), ("max_attempts", 1)):
         if name in retries:
             value = str(retries[name])
             if not value.isdecimal():
-                raise BadOption("not a number", option=f"storage.config_kwargs.retries.{name}")
+                option = f"storage.config_kwargs.retries.{name}"
+                raise BadOption(f"{name} must be a number", option=option)
             return max(1, int(value) + first)
     return None

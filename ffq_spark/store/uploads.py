@@ -1,4 +1,4 @@
-"""Writing many files: one after the other on local disk, several at once to an object store."""
+"""Write many files: one after the other to local disk, several at once to an object store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Write = Callable[[str, Iterable[Any]], None]
 
 
 class SerialUploads:
-    """Local files: the page cache is the fastest queue there is."""
+    """Writes files one after the other; on local disk the page cache already runs in parallel."""
 
     def __init__(self, write: Write) -> None:
         self.write = write
@@ -28,10 +28,10 @@ class SerialUploads:
 
 
 class ParallelUploads:
-    """Small files are held and sent by threads, at most so many bytes at once; large ones stream.
+    """Writes small files in threads, within a limit of bytes in flight, and streams large files.
 
-    The files' pieces are always made by the calling thread, in order. After the first file that
-    cannot be written no other is begun: each would be retried as long.
+    The calling thread produces the pieces of all files, in order. After the first failed write no
+    other one starts, because each would be retried for as long.
     """
 
     def __init__(self, write: Write) -> None:

@@ -51,7 +51,7 @@ def because(error: BaseException, cause: BaseException) -> BaseException:
         aiohttp.ServerDisconnectedError(),
         ConnectionResetError(),
         TimeoutError(),
-        CutShort("1 byte came of 2"),
+        CutShort("storage sent 1 of 2 bytes"),
         ssl.SSLEOFError(8, "EOF occurred in violation of protocol"),
         ssl.SSLZeroReturnError(6, "TLS connection has been closed"),
         boto.SSLError(**URL, error=ssl.SSLEOFError(8, "EOF occurred")),

@@ -288,5 +288,5 @@ def test_a_root_that_only_looks_odd_is_taken(root: str) -> None:
 
 def test_an_azure_container_before_its_account_is_no_login() -> None:
     """The client for it is not installed here; the root itself is not what is refused."""
-    with pytest.raises(BadOption, match="no storage abfs"):
+    with pytest.raises(BadOption, match="storage protocol 'abfs' is not available"):
         open_backend("abfss://container@account.dfs.core.windows.net/x", {})

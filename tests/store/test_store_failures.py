@@ -142,7 +142,7 @@ def test_a_safe_store_stays_safe_where_unsafe_is_allowed(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("open", [Store, Exchange])
 def test_an_unknown_protocol_is_a_bad_option(open: Callable[[str], object]) -> None:
-    with pytest.raises(BadOption, match="no storage nosuch") as caught:
+    with pytest.raises(BadOption, match="storage protocol 'nosuch' is not available") as caught:
         open("nosuch://place")
     assert caught.value.option == "path"
 
