@@ -45,9 +45,9 @@ class ChunkSums:
             if self._chunk is None:
                 self._chunk, self._sum = next(self._chunks), 1
                 self._left = self._chunk.frame_bytes
-            some, data = data[: self._left], data[self._left :]
-            self._sum = zlib.adler32(some, self._sum)
-            self._left -= len(some)
+            piece, data = data[: self._left], data[self._left :]
+            self._sum = zlib.adler32(piece, self._sum)
+            self._left -= len(piece)
             if not self._left:
                 if self._sum != self._chunk.checksum32:
                     place = self._chunk.offset_bytes

@@ -1,7 +1,7 @@
-"""Bringing a batch to a schema: the same values under another spelling of the same types.
+"""Convert a batch to a schema whose types hold the same values in another representation.
 
-Arrow producers differ in time zones, nullability, names inside lists and large or small offsets.
-The exchange keeps one spelling; Spark expects its own.
+Arrow producers differ in time zones, nullability, the names of list items and the width of
+offsets. An exchange stores one schema, and Spark expects another one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ffq_spark.errors import UnsupportedType
 
 
 def plain(schema: pa.Schema) -> pa.Schema:
-    """The schema with the values of dictionaries in place of their codes.
+    """Replace the dictionary types of a schema by the types of their values.
 
     >>> plain(pa.schema([("k", pa.dictionary(pa.int32(), pa.string()))])).field("k").type
     DataType(string)
@@ -23,8 +23,8 @@ def plain(schema: pa.Schema) -> pa.Schema:
     ]
     for field in fields:
         if _has_dictionary(field.type):
-            message = f"column {field.name!r} of type {field.type} has a dictionary inside"
-            raise UnsupportedType(f"{message}; cast it to its values")
+            message = f"column {field.name!r} of type {field.type} has a nested dictionary"
+            raise UnsupportedType(f"{message}; cast it to the type of its values")
     return pa.schema(fields, schema.metadata)
 
 
@@ -35,7 +35,7 @@ def _has_dictionary(kind: pa.DataType) -> bool:
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch with exactly this schema; columns are found by name.
+    """Convert a batch to exactly this schema; columns are matched by name.
 
     >>> batch = pa.record_batch({"b": [1], "a": ["x"]})
     >>> conform(batch, pa.schema([("a", pa.large_string()), ("b", pa.int32())])).to_pylist()
@@ -51,7 +51,7 @@ def _conform(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
     try:
         return _relabel(array, kind)
     except (pa.ArrowException, ValueError) as error:
-        message = f"column {name!r} holds {array.type}, which is no {kind}: {error}"
+        message = f"column {name!r} of type {array.type} does not fit type {kind}: {error}"
         raise UnsupportedType(message) from error
 
 
@@ -71,10 +71,10 @@ def _relabel(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def _relabel_struct(array: pa.StructArray, kind: pa.StructType) -> pa.StructArray:
     if array.type.num_fields != kind.num_fields:
-        raise ValueError("it has other fields")
+        raise ValueError("the struct has other fields")
     names = [[field.name for field in struct] for struct in (array.type, kind)]
     if names[0] != names[1] and sorted(names[0]) == sorted(names[1]):
-        raise ValueError("it has its fields in another order")
+        raise ValueError("the struct has its fields in another order")
     children = [_relabel(array.field(i), field.type) for i, field in enumerate(kind)]
     if not children:
         return array.cast(kind)

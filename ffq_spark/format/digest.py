@@ -1,10 +1,10 @@
-"""An order-free digest of rows: runs that made the same rows, in any order and batches, agree.
+"""Compute a digest of rows that does not depend on their order or their batches.
 
-Values count, not Arrow's spellings of them: offsets, dictionaries, runs, large and view variants
-and whatever lies beneath a null do not. Floats are equal when Spark says so: -0.0 is 0.0, and
-every NaN is one value. Lists and maps count in the order of their elements.
+Only values count. Offsets, dictionaries, runs, large and view variants of a type and the bytes
+under a null do not change the digest. Floats are equal if Spark treats them as equal: -0.0 is 0.0,
+and all NaNs are one value. The order of elements in lists and maps matters.
 
-Digests are stored in step records, so the same rows must have the same digest for ever.
+Step records store digests, so the digest of the same rows must never change.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BLOCK_ROWS, _BLOCK_BYTES = 1 << 16, 4 << 20
 
 @dataclass(frozen=True)
 class Digest:
-    """The number of rows, and the sum and the exclusive or of their hashes of 64 bits.
+    """The number of rows, and the sum and the exclusive or of their 64-bit hashes.
 
     >>> rows = pa.record_batch({"k": [1, 2, 2], "v": ["a", None, ""]})
     >>> print(Digest.of(rows))
@@ -49,13 +49,13 @@ class Digest:
 
     @classmethod
     def of(cls, batch: pa.RecordBatch) -> Digest:
-        """The digest of a batch; columns count by their position, not by their name."""
+        """Compute the digest of a batch; it depends on column positions, not on names."""
         hashes = (_fold_columns(block.columns, block.num_rows) for block in _blocks(batch))
         digests = (cls(len(h), int(h.sum()), int(np.bitwise_xor.reduce(h))) for h in hashes)
         return sum(digests, cls())
 
     def __add__(self, other: Digest) -> Digest:
-        """The digest of both sets of rows together."""
+        """Return the digest of both sets of rows together."""
         total = (self.hash_sum + other.hash_sum) & _MASK
         return Digest(self.rows + other.rows, total, self.hash_xor ^ other.hash_xor)
 
@@ -64,9 +64,10 @@ class Digest:
 
 
 def plain(array: pa.Array) -> pa.Array:
-    """The same values in one of five forms: null, uint64, large_binary, a list or a struct.
+    """Convert an array to one of five types: null, uint64, large_binary, a list or a struct.
 
-    Values are equal exactly if they are so here. What lists and structs hold stays as it is.
+    Two values are equal exactly if their converted values are equal. The children of lists and
+    structs are not converted.
 
     >>> plain(pa.array([0.0, -0.0, None])).to_pylist()
     [0, 0, None]
@@ -94,7 +95,7 @@ def plain(array: pa.Array) -> pa.Array:
 
 
 def lengths_of(array: pa.Array) -> Positions:
-    """How many bytes or elements each value has; a null has none.
+    """Return the number of bytes or elements of each value; 0 for a null.
 
     >>> lengths_of(pa.array([[1, 2], None, []])).tolist()
     [2, 0, 0]
@@ -123,8 +124,11 @@ def _map_as_list(array: pa.MapArray) -> pa.ListArray:
 
 
 def _union_as_struct(array: pa.UnionArray) -> pa.StructArray:
-    """Which child each value is from, and one column for each child, null where it is not."""
-    # pyarrow's own type_codes and offsets begin before a slice.
+    """Convert a union to a struct of the type code and one column for each child.
+
+    A child's column is null in the rows that belong to another child.
+    """
+    # For a slice, pyarrow's type_codes and offsets start before the slice.
     codes, places = numbers(array, np.int8), np.arange(len(array))
     if array.type.mode == "dense":
         places = np.frombuffer(array.buffers()[2], np.int32, len(array), 4 * array.offset)
@@ -142,7 +146,7 @@ def _blocks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _hashes(array: pa.Array) -> Longs:
-    """A hash of each value, not yet mixed if the value itself fits into 64 bits."""
+    """Hash each value; values that fit into 64 bits are returned as they are, without mixing."""
     array = plain(array)
     kind = array.type
     if pa.types.is_null(kind):
@@ -168,7 +172,7 @@ def _fold_columns(columns: Sequence[pa.Array], rows: int) -> Longs:
 
 
 def _fold_bytes(array: pa.Array) -> Longs:
-    """Each value as words of eight bytes, the last one filled up with zeros."""
+    """Hash each value as words of eight bytes, with zeros appended to the last one."""
     lengths = lengths_of(array)
     zeros = pa.array([bytes(length) for length in range(8)], _BYTES)
     padding = zeros.take(pa.array(-lengths & 7))
@@ -179,19 +183,19 @@ def _fold_bytes(array: pa.Array) -> Longs:
 
 
 def _fold(parts: Longs, counts: Positions, lengths: Positions) -> Longs:
-    """One hash from the neighbouring parts of each value, their places and its length."""
+    """Hash each value from its consecutive parts, their positions in it and its length."""
     ends = np.cumsum(counts)
     starts = ends - counts
     places = (np.arange(len(parts)) - np.repeat(starts, counts)).view(np.uint64)
     mixed = _mix(parts + places * np.uint64(_STRIDE))
-    # Differences of running sums are right modulo 2**64, and 0 for a value without parts.
+    # Differences of running sums are correct modulo 2**64, and 0 for a value without parts.
     sums = np.zeros(len(parts) + 1, np.uint64)
     np.cumsum(mixed, out=sums[1:])
     return _mix(sums[ends] - sums[starts] + lengths.view(np.uint64))
 
 
 def _mix(values: Longs) -> Longs:
-    """The last steps of splitmix64, in place: every bit of a value moves all bits of its hash."""
+    """Apply the last steps of splitmix64, in place, so that each input bit affects all bits."""
     spare = np.empty_like(values)
     for bits, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         np.bitwise_xor(values, np.right_shift(values, bits, out=spare), out=values)

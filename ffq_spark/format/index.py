@@ -34,10 +34,11 @@ class Chunk:
 
 @dataclass(frozen=True)
 class IndexEntry:
-    """One part. `codec` is None in version 1, where the other version 2 fields have no meaning.
+    """One part. In version 1 `codec` is None, and the other version 2 fields have no meaning.
 
-    A part that lies in a packed file has its `offset` there, and `packed` names the file; `file`
-    is what it would be called alone, so that FFQ misses a file and does not read another part.
+    For a part in a packed file, `packed` names the file and `offset` is the part's offset in it.
+    `file` is then the name of a file that does not exist, so FFQ reports a missing file instead of
+    reading another part.
     """
 
     reduce: int
@@ -67,7 +68,7 @@ class MapTaskIndex:
     entries: tuple[IndexEntry, ...] = field(default=())
 
     def to_json(self) -> bytes:
-        """The bytes of `index.json`, as FFQ writes them."""
+        """Encode `index.json` as FFQ does."""
         document = {
             "query_id": self.id.query,
             "stage_id": self.id.stage,
@@ -79,13 +80,13 @@ class MapTaskIndex:
         return json.dumps(document, indent=2, ensure_ascii=False).encode()
 
     def to_bin(self) -> bytes:
-        """The bytes of `index.bin`: a header, then `index.json`."""
+        """Encode `index.bin`: a header, then the bytes of `index.json`."""
         body = self.to_json()
         return _HEADER.pack(_MAGIC, _VERSION, len(body)) + body
 
     @classmethod
     def from_bin(cls, data: bytes, path: str) -> MapTaskIndex:
-        """Read `index.bin`; whatever follows the payload is ignored, as FFQ does."""
+        """Decode `index.bin`; ignore bytes after the payload, as FFQ does."""
         if len(data) < _HEADER.size:
             raise CorruptIndex("index.bin is too small to contain header", path=path)
         magic, version, length = _HEADER.unpack_from(data)
@@ -100,7 +101,7 @@ class MapTaskIndex:
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> MapTaskIndex:
-        """Read `index.json`; unknown keys are ignored."""
+        """Decode `index.json`; ignore unknown keys."""
         return cls._parse(data, path, "index json decode failed")
 
     @classmethod
@@ -176,7 +177,7 @@ def _count(
     item: Mapping[str, Any], name: str, default: int | None = None, *, limit: int = _MAX_COUNT
 ) -> int:
     value = item[name] if default is None else item.get(name, default)
-    # A truth value is an int to isinstance; and cleanup looks at a million of these.
+    # Not isinstance, which accepts bool and is slower: gc checks a million of these numbers.
     if type(value) is not int or not 0 <= value <= limit:
         raise TypeError(f"`{name}` is not a number from 0 to {limit}")
     return value

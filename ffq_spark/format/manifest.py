@@ -37,7 +37,7 @@ ENDS_FILE = pa.field("ends_file", pa.bool_(), nullable=False)
 
 
 def stats_type(fields: Sequence[pa.Field]) -> pa.DataType:
-    """The type of the `stats` column for these columns."""
+    """Return the type of the column `stats` for statistics of these columns."""
     return pa.struct(
         [
             (f.name, pa.struct([("min", f.type), ("max", f.type), ("nulls", pa.int64())]))

@@ -1,10 +1,10 @@
-"""What an Arrow IPC message says of itself, and where: as much of flatbuffers as that needs.
+"""Parse the metadata of Arrow IPC messages, with the few parts of flatbuffers that it needs.
 
-pyarrow reads a message whole or not at all. Single columns, and bodies that are too large to be
-held, need to know before where things lie and how long they are.
+pyarrow reads only whole messages. To read single columns, or a body that does not fit in memory,
+a reader needs the offsets and lengths before it reads the body.
 
-Storage may hold anything, so every place is compared with the message's end before it is used, and
-whatever does not fit is a ValueError.
+The bytes come from storage and may be damaged. So every offset is compared with the end of the
+message before it is used, and a wrong one raises ValueError.
 """
 
 from __future__ import annotations
@@ -14,22 +14,29 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 PREFIX = struct.Struct("<Ii")
-"""What a message begins with: a marker, and the length of its description."""
+"""The start of a message: a marker, and the length of the message's description."""
 MARKER = 0xFFFFFFFF
 
 _RECORD_BATCH = 3
 _BYTE, _SHORT = struct.Struct("<B"), struct.Struct("<H")
 _INT, _UINT, _LONG = struct.Struct("<i"), struct.Struct("<I"), struct.Struct("<q")
-# Fields of flatbuffers' tables, by their numbers in Arrow's Message.fbs.
+# Numbers of the fields of flatbuffers tables in Arrow's Message.fbs.
 _HEADER_TYPE, _HEADER, _BODY_LENGTH, _METADATA = 1, 2, 3, 4
 _BUFFERS, _COMPRESSION = 2, 3
 _KEY, _VALUE = 0, 1
-# A buffer in a batch's head: where it lies in the body, and its length, 64 bits each.
+# A batch's head holds the offset in the body and the length of each buffer, 64 bits each.
 _BUFFER_BYTES = 16
 
 
 class BatchHead(NamedTuple):
-    """What precedes the body of a batch: its length, and the places in it that tell of the body."""
+    """The length of what precedes a batch's body, and the offsets of the fields that describe it.
+
+    Attributes:
+        length: the length of the head in bytes.
+        body_length_at: the offset of the field with the body's length.
+        buffers_at: the offset of the list of buffers.
+        buffers: the number of buffers.
+    """
 
     length: int
     body_length_at: int
@@ -38,7 +45,7 @@ class BatchHead(NamedTuple):
 
 
 def batch_head(message: memoryview) -> BatchHead:
-    """The head that a batch's message begins with.
+    """Parse the head at the start of a batch's message.
 
     >>> import pyarrow as pa
     >>> message = memoryview(pa.record_batch({"k": [1, 2], "name": ["a", "b"]}).serialize())
@@ -51,7 +58,7 @@ def batch_head(message: memoryview) -> BatchHead:
     count = _read(_UINT, head, buffers)
     start = buffers + _UINT.size
     if count * _BUFFER_BYTES > len(head) - start:
-        raise ValueError("its buffers reach beyond its head")
+        raise ValueError("the list of buffers exceeds the message's head")
     body_length = _field(head, table, _BODY_LENGTH)
     _read(_LONG, head, body_length)
     return BatchHead(len(head), body_length, start, count)
@@ -59,15 +66,15 @@ def batch_head(message: memoryview) -> BatchHead:
 
 @dataclass(frozen=True)
 class Description:
-    """A message but for its body."""
+    """The description of a message, which precedes its body."""
 
     is_batch: bool
     body_bytes: int
     packed: tuple[tuple[int, int], ...]
-    """Where in the body the buffers lie that may be compressed: offsets and lengths."""
+    """The offsets and lengths of the buffers in the body that may be compressed."""
 
     def unpacked_bytes(self, body: memoryview) -> int:
-        """How large the body's buffers are without compression: each begins with its length."""
+        """Add up the uncompressed sizes of the body's buffers, which each begin with theirs."""
         total = 0
         for offset, length in self.packed:
             size = _read(_LONG, body, offset) if length else 0
@@ -76,7 +83,7 @@ class Description:
 
 
 def describe(data: bytes) -> Description:
-    """What a message's description says, which follows the prefix.
+    """Parse a message's description, the bytes that follow the prefix.
 
     >>> import pyarrow as pa
     >>> message = pa.record_batch({"a": [1, 2]}).serialize().to_pybytes()
@@ -105,39 +112,39 @@ def _packed(head: memoryview, table: int) -> tuple[tuple[int, int], ...]:
 
 
 def metadata_value(message: memoryview, key: bytes) -> bytes:
-    """What the metadata of a batch's message has for a key."""
+    """Return the value of a key in the metadata of a batch's message."""
     head, table, _ = _batch(message)
     pairs = _follow(head, _field(head, table, _METADATA))
     for number in range(_read(_UINT, head, pairs)):
         pair = _follow(head, pairs + _UINT.size * (1 + number))
         if _text(head, _follow(head, _field(head, pair, _KEY))) == key:
             return _text(head, _follow(head, _field(head, pair, _VALUE)))
-    raise ValueError(f"it has no {key.decode()}")
+    raise ValueError(f"the metadata has no {key.decode()}")
 
 
 def _batch(message: memoryview) -> tuple[memoryview, int, int]:
-    """The head of a batch, with the places of the message's table and of the batch's in it."""
+    """Return the head of a batch, and the offsets of the message's and the batch's table in it."""
     if len(message) < PREFIX.size:
-        raise ValueError("a message is cut")
+        raise ValueError("the message is truncated")
     mark, length = PREFIX.unpack_from(message)
     if mark != MARKER or not 0 < length <= len(message) - PREFIX.size:
-        raise ValueError("no message of a known kind")
+        raise ValueError("the data is no Arrow IPC message")
     head = message[: PREFIX.size + length]
     table = _follow(head, PREFIX.size)
     if _read(_BYTE, head, _field(head, table, _HEADER_TYPE)) != _RECORD_BATCH:
-        raise ValueError("a message is no batch")
+        raise ValueError("the message is no batch")
     return head, table, _follow(head, _field(head, table, _HEADER))
 
 
 def _field(head: memoryview, table: int, number: int) -> int:
     place = _optional(head, table, number)
     if place is None:
-        raise ValueError("a field is missing")
+        raise ValueError(f"field {number} of a table is missing")
     return place
 
 
 def _optional(head: memoryview, table: int, number: int) -> int | None:
-    """Where a table's field lies, None if it was left out."""
+    """Return the offset of a table's field, or None if the field was left out."""
     slots = table - _read(_INT, head, table)
     slot = 2 * _SHORT.size + _SHORT.size * number
     offset = _read(_SHORT, head, slots + slot) if slot < _read(_SHORT, head, slots) else 0
@@ -152,11 +159,11 @@ def _text(head: memoryview, place: int) -> bytes:
     start = place + _UINT.size
     end = start + _read(_UINT, head, place)
     if end > len(head):
-        raise ValueError("a text reaches beyond its head")
+        raise ValueError("a string exceeds the message's head")
     return bytes(head[start:end])
 
 
 def _read(form: struct.Struct, head: memoryview, place: int) -> int:
     if not 0 <= place <= len(head) - form.size:
-        raise ValueError("a place lies outside of its head")
+        raise ValueError(f"offset {place} lies outside the message's head")
     return int(form.unpack_from(head, place)[0])

@@ -1,4 +1,4 @@
-"""Spark's order of rows in Arrow terms: ascending, nulls first, NaN above every number."""
+"""Sort Arrow columns in Spark's order: ascending, nulls first, NaN above every number."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ from ffq_spark.errors import UnsupportedType
 
 
 def check_sortable(name: str, kind: pa.DataType) -> None:
-    """Refuse a column type that has no order here."""
+    """Raise UnsupportedType for a column that cannot be sorted: a nested one, or one of nulls."""
     if pa.types.is_nested(kind) or pa.types.is_null(kind):
         raise UnsupportedType(f"column {name!r} of type {kind} cannot be sorted", option="sortBy")
 
 
 def sort_columns(columns: Sequence[pa.Array]) -> list[pa.Array]:
-    """Columns whose plain ascending order is Spark's order of the given ones.
+    """Return columns whose plain ascending order is Spark's order of the given columns.
 
-    Arrow's places for nulls and NaN differ; own columns put the ones first and the others last.
+    Arrow orders nulls and NaN differently. An extra column before each column sorts nulls first,
+    and another one sorts NaN last.
     """
-    found: list[pa.Array] = []
+    sort_keys: list[pa.Array] = []
     for column in columns:
         if column.null_count:
-            found.append(pc.is_valid(column))
+            sort_keys.append(pc.is_valid(column))
         if pa.types.is_floating(column.type):
-            found.append(pc.is_nan(column))
-        found.append(column)
-    return found
+            sort_keys.append(pc.is_nan(column))
+        sort_keys.append(column)
+    return sort_keys
 
 
 def sort_indices(columns: Sequence[pa.Array]) -> pa.Array:
-    """The order of rows by these columns; equal rows keep their places.
+    """Return the row numbers in the order of these columns; the sort is stable.
 
     >>> sort_indices([pa.array([2.0, float("nan"), None, 1.0])]).to_pylist()
     [2, 3, 0, 1]

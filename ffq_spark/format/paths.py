@@ -1,4 +1,4 @@
-"""Where everything lies below an exchange's root: FFQ's data tree and the records under `_ffq/`."""
+"""The paths of all files below an exchange's root: FFQ's data tree and the records in `_ffq/`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class AttemptId(NamedTuple):
         return f"{self.directory}/{INDEX_BIN}"
 
     def part(self, reduce: int) -> str:
-        """The file of one reduce partition.
+        """Return the path of one reduce partition's file.
 
         >>> AttemptId(7, 0, 3, 1).part(12)
         'shuffle/7/0/3/1/part-12.ipc'
@@ -75,7 +75,7 @@ class AttemptId(NamedTuple):
 
     @property
     def packed(self) -> str:
-        """The one file of all partitions, in the packed layout.
+        """The file that holds all partitions in the packed layout.
 
         >>> AttemptId(7, 0, 3, 1).packed
         'shuffle/7/0/3/1/parts.ipc'
@@ -84,31 +84,34 @@ class AttemptId(NamedTuple):
 
     @property
     def claim(self) -> str:
-        """Taken by the one upload that may write the attempt, where no Spark driver says which."""
+        """The claim that a process creates in a shared write before it writes the attempt."""
         return f"{self.directory}/{CLAIM}"
 
     @property
     def output(self) -> str:
-        """What the attempt reports to the commit, once it is registered with a service."""
+        """The attempt's output (`AttemptOutput`), once it is registered in a shared write."""
         return f"{self.directory}/{OUTPUT}"
 
 
 def spark_attempt(task_attempt_id: int) -> int:
-    """The attempt of a Spark task.
+    """Return the attempt number for a Spark task attempt id.
 
-    Spark's task attempt id is unique in an application, and later attempts have larger ones; its
-    attempt number is neither, because a stage retry counts from 0 again.
+    Spark's task attempt id is unique in an application and grows with later attempts. Spark's
+    attempt number is not, because it restarts at 0 when a stage is retried.
 
     >>> spark_attempt(0)
     1
     """
     if task_attempt_id >= MAX_ATTEMPT:
-        raise OverflowError(f"task attempt {task_attempt_id} does not fit FFQ's 32 bits")
+        raise OverflowError(
+            f"Spark's task attempt id {task_attempt_id} exceeds the limit of {MAX_ATTEMPT - 1}; "
+            "restart the Spark application"
+        )
     return task_attempt_id + 1
 
 
 def parse_number(name: str) -> int | None:
-    """A canonical decimal, or None for a name that is not ours (`_tmp-1`, `007`).
+    """Parse a canonical decimal number; return None for other names (`_tmp-1`, `007`).
 
     >>> parse_number("12"), parse_number("012")
     (12, None)
@@ -117,19 +120,19 @@ def parse_number(name: str) -> int | None:
 
 
 def parse_part(name: str) -> int | None:
-    """The reduce partition in a part's file name."""
+    """Parse the reduce partition in a part's file name; return None for other names."""
     match = _PART.fullmatch(name)
     return int(match[1]) if match else None
 
 
 def parse_step(name: str) -> int | None:
-    """The step number in a step record's file name."""
+    """Parse the step number in a step record's file name; return None for other names."""
     match = _STEP.fullmatch(name)
     return int(match[1]) if match else None
 
 
 def is_data(path: str) -> bool:
-    """Whether a path, as records spell it, lies in the data tree.
+    """Return whether the path in a record lies in the data tree.
 
     >>> is_data("shuffle/1/0/0/1/part-0.ipc"), is_data("shuffle/../secret")
     (True, False)
@@ -139,7 +142,7 @@ def is_data(path: str) -> bool:
 
 
 def step(number: int) -> str:
-    """The record of one step.
+    """Return the path of a step's record.
 
     >>> step(17)
     '_ffq/steps/00000000000000000017.json'
@@ -148,7 +151,7 @@ def step(number: int) -> str:
 
 
 def log_checkpoint(size: int, last: int) -> str:
-    """The records and parts of so many steps, up to and including the last.
+    """Return the path of the log checkpoint that holds `size` steps, up to and including `last`.
 
     >>> log_checkpoint(64, 128)
     '_ffq/checkpoints/64/00000000000000000128.arrows'
@@ -157,52 +160,52 @@ def log_checkpoint(size: int, last: int) -> str:
 
 
 def query(number: int) -> str:
-    """The record that opens a query."""
+    """Return the path of the record that opens a query."""
     return f"{QUERIES}/{number}.json"
 
 
 def job(number: int) -> str:
-    """What all map tasks of a query agree on, where no Spark driver tells them."""
+    """Return the path of the job record, which all map tasks of a shared write read."""
     return f"{QUERIES}/{number}.job.json"
 
 
 def outcome(number: int) -> str:
-    """The record that ends a query: the fence."""
+    """Return the path of the outcome, the record that ends a query."""
     return f"{QUERIES}/{number}.outcome.json"
 
 
 def cancel(number: int) -> str:
-    """The record that asks for a query's end."""
+    """Return the path of the record that requests the cancellation of a query."""
     return f"{QUERIES}/{number}.cancel.json"
 
 
 def lease(initiator: str) -> str:
-    """The file that an initiator renews while it lives."""
+    """Return the path of the lease that an initiator renews while it runs."""
     return f"{LEASES}/{initiator}.json"
 
 
 def attempt_log(initiator: str, query: int, part: int) -> str:
-    """A piece of what the listener saw of a query's tasks."""
+    """Return the path of one file of the task log, which the plugin's listener writes."""
     return f"{ATTEMPTS}/{initiator}/{query}.{part:06d}.jsonl"
 
 
 def expired(number: int) -> str:
-    """The marker of a step whose data may be gone."""
+    """Return the path of the marker of an expired step, whose data may have been deleted."""
     return f"{EXPIRED}/{number:020d}.json"
 
 
 def manifest(number: int) -> str:
-    """The parts of a query's step."""
+    """Return the path of the manifest of a query's step."""
     return f"{MANIFESTS}/{number}.arrow"
 
 
 def pending(number: int) -> str:
-    """The marker of a query that may be committed and not yet published."""
+    """Return the path of the marker of a query that may be committed but not yet published."""
     return f"{PENDING}/{number}.json"
 
 
 def stream_owner(stream: str, epoch: int) -> str:
-    """The record that gives a stream to one owner, from a batch on.
+    """Return the path of the record that makes one owner the writer of a stream.
 
     >>> stream_owner("nightly", 1)
     '_ffq/streams/nightly/000001.owner.json'
@@ -211,7 +214,7 @@ def stream_owner(stream: str, epoch: int) -> str:
 
 
 def stream_batch(stream: str, epoch: int, batch: int) -> str:
-    """The record that makes one query's output a stream's batch.
+    """Return the path of the record that makes a query's output a batch of a stream.
 
     >>> stream_batch("nightly", 1, 17)
     '_ffq/streams/nightly/000001/00000000000000000017.json'
@@ -220,10 +223,10 @@ def stream_batch(stream: str, epoch: int, batch: int) -> str:
 
 
 def consumer(name: str) -> str:
-    """How far a consumer has come."""
+    """Return the path of a consumer's progress."""
     return f"{CONSUMERS}/{name}.json"
 
 
 def hold(name: str) -> str:
-    """The record that keeps a step and all later ones."""
+    """Return the path of a hold, which keeps a step and all later ones from expiring."""
     return f"{HOLDS}/{name}.json"

@@ -1,7 +1,7 @@
-"""The attempts that a step names, one for each map task, as runs of neighbouring map tasks.
+"""The registered attempts of a step, one for each map task, stored as runs of map tasks.
 
-A step may have a hundred thousand map tasks: they take 24 bytes a run in memory, and their JSON is
-read run by run, never as a tree of Python objects.
+A step may have a hundred thousand map tasks. So a run takes 24 bytes of memory, and the JSON is
+parsed run by run, without a tree of Python objects.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _RUN = re.compile(rb"\s*\[" + rb",".join([_NUMBER] * 3) + rb"\]\s*([,\]])")
 
 
 class Registered:
-    """Runs (first map task, last map task, attempt), ascending, none over another.
+    """Runs (first map task, last map task, attempt), ascending and without overlaps.
 
-    >>> found = Registered.of({0: 1, 1: 1, 2: 65537, 3: 1})
-    >>> list(found), found.get(1), found.get(4)
+    >>> registered = Registered.of({0: 1, 1: 1, 2: 65537, 3: 1})
+    >>> list(registered), registered.get(1), registered.get(4)
     ([(0, 1, 1), (2, 2, 65537), (3, 3, 1)], 1, None)
     """
 
@@ -33,7 +33,8 @@ class Registered:
         end = -1
         for first, last, attempt in runs:
             if not end < first <= last < 1 << 63 or not 0 <= attempt < 1 << 63:
-                raise ValueError(f"{first} to {last} by attempt {attempt} after {end}")
+                run = f"map tasks {first} to {last} by attempt {attempt}"
+                raise ValueError(f"{run} is no run that can follow map task {end}")
             self._firsts.append(first)
             self._lasts.append(last)
             self._attempts.append(attempt)
@@ -41,7 +42,7 @@ class Registered:
 
     @classmethod
     def of(cls, attempts: Mapping[int, int]) -> Registered:
-        """Attempts by map task."""
+        """Create the runs from a mapping of map tasks to attempts."""
         return cls(_runs(attempts))
 
     def __iter__(self) -> Iterator[Run]:
@@ -61,7 +62,7 @@ class Registered:
         return self._firsts, self._lasts, self._attempts
 
     def get(self, map_task: int) -> int | None:
-        """The attempt of a map task that counts, if there is one."""
+        """Return the registered attempt of a map task, or None if it has none."""
         position = bisect_right(self._firsts, map_task) - 1
         if position < 0 or map_task > self._lasts[position]:
             return None
@@ -83,12 +84,14 @@ def _runs(attempts: Mapping[int, int]) -> Iterator[Run]:
 
 
 def take_registered(record: bytes) -> tuple[bytes, Registered | None]:
-    """A record's JSON without its runs, and the runs; all of it if we do not write them so.
+    """Split a step record into its JSON without the runs, and the runs.
+
+    If the runs have another form than this version writes, return the whole JSON and None.
 
     >>> take_registered(b'{"registered": [[0, 3, 1]], "stage": 0}')
     (b'{"registered": [], "stage": 0}', Registered([(0, 3, 1)]))
     """
-    # A quotation mark inside of a JSON string has a backslash before it: this is a key.
+    # Quotation marks inside JSON strings are escaped, so this match is a key and no string value.
     key = _KEY.search(record)
     if key is None:
         return record, None
@@ -100,12 +103,12 @@ def take_registered(record: bytes) -> tuple[bytes, Registered | None]:
         while more:
             match = _RUN.match(record, end)
             if match is None:
-                raise ValueError("no run of map tasks")
+                raise ValueError("the record holds something other than runs of map tasks")
             end, more = match.end(), match[4] == b","
             yield int(match[1]), int(match[2]), int(match[3])
 
     try:
-        found = Registered(runs())
+        registered = Registered(runs())
     except ValueError:
         return record, None
-    return record[: key.end()] + b"]" + record[end:], found
+    return record[: key.end()] + b"]" + record[end:], registered

@@ -1,4 +1,4 @@
-"""Min, max and number of nulls of each segment of a batch, for pruning."""
+"""Compute the minimum, maximum and number of nulls of columns, for pruning."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _AUTO_LIMIT = 32
 
 
 def choose(schema: pa.Schema, wanted: Sequence[str]) -> list[pa.Field]:
-    """The columns that get statistics.
+    """Choose the columns that get statistics, by the option `statistics`.
 
     >>> schema = pa.schema([("k", pa.int64()), ("name", pa.string())])
     >>> [field.name for field in choose(schema, ["auto"])]
@@ -31,10 +31,11 @@ def choose(schema: pa.Schema, wanted: Sequence[str]) -> list[pa.Field]:
         return [field for field in schema if _is_ordered(field.type)]
     for name in wanted:
         if name not in schema.names:
-            raise KeyColumnMissing(f"there is no column {name!r}", option="statistics")
+            message = f"the schema has no column {name!r}"
+            raise KeyColumnMissing(message, option="statistics")
         if not _is_ordered(schema.field(name).type):
             kind = schema.field(name).type
-            message = f"column {name!r} of type {kind} has no min and max"
+            message = f"values of column {name!r} of type {kind} have no minimum and maximum"
             raise UnsupportedType(message, option="statistics")
     return [schema.field(name) for name in wanted]
 
@@ -42,13 +43,13 @@ def choose(schema: pa.Schema, wanted: Sequence[str]) -> list[pa.Field]:
 def segment_statistics(
     batch: pa.RecordBatch, starts: NDArray[np.int64], fields: Sequence[pa.Field]
 ) -> pa.StructArray:
-    """Statistics of the segments that begin at `starts`, none of them empty."""
+    """Compute the statistics of the segments that begin at `starts`; no segment may be empty."""
     columns = [_segments(batch.column(field.name), starts) for field in fields]
     return pa.StructArray.from_arrays(columns, fields=list(stats_type(fields)))
 
 
 def merge(values: pa.ChunkedArray, groups: NDArray[np.int64], count: int) -> pa.StructArray:
-    """Statistics of parts whose rows came in several segments; `groups` says which part's."""
+    """Merge the statistics of segments into those of parts; `groups` maps segments to parts."""
     merged = [_merge_column(values, field, groups, count) for field in values.type]
     return pa.StructArray.from_arrays(merged, fields=list(values.type))
 
@@ -65,32 +66,33 @@ def _merge_column(
             "nulls": pc.struct_field(column, "nulls"),
         }
     )
-    # A float's bound may be unknown, which leaves the part without one; those of other types are
-    # null only where a segment has no value.
+    # If a float's bound is unknown in one segment, it is unknown for the part. Bounds of other
+    # types are null only for segments without a value.
     is_float = pa.types.is_floating(field.type.field(0).type)
     keep_unknown = pc.ScalarAggregateOptions(skip_nulls=not is_float)
-    found = (
+    merged = (
         table.group_by("group")
         .aggregate([("min", "min", keep_unknown), ("max", "max", keep_unknown), ("nulls", "sum")])
         .sort_by("group")
     )
-    assert found.num_rows == count
+    assert merged.num_rows == count
     arrays = [
-        found[name].combine_chunks().cast(part.type)
+        merged[name].combine_chunks().cast(part.type)
         for name, part in zip(("min_min", "max_max", "nulls_sum"), field.type, strict=True)
     ]
     return pa.StructArray.from_arrays(arrays, fields=list(field.type))
 
 
 def _aggregable(bounds: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Arrow groups every ordered type but durations, which are ordered as their integers."""
+    """Cast durations to integers of the same order, because Arrow cannot aggregate durations."""
     return bounds.cast(pa.int64()) if pa.types.is_duration(bounds.type) else bounds
 
 
 def _segments(column: pa.Array, starts: NDArray[np.int64]) -> pa.StructArray:
     kind = column.type
     nulls = _null_counts(column, starts)
-    low, high = _fixed_width(column, starts) if _is_fixed_width(kind) else _any(column, starts)
+    bounds = _fixed_width_bounds if _is_fixed_width(kind) else _bounds
+    low, high = bounds(column, starts)
     names = ["min", "max", "nulls"]
     return pa.StructArray.from_arrays([low, high, pa.array(nulls, pa.int64())], names=names)
 
@@ -103,12 +105,12 @@ def _null_counts(column: pa.Array, starts: NDArray[np.int64]) -> NDArray[np.int6
     return counts
 
 
-def _fixed_width(column: pa.Array, starts: NDArray[np.int64]) -> tuple[pa.Array, pa.Array]:
+def _fixed_width_bounds(column: pa.Array, starts: NDArray[np.int64]) -> tuple[pa.Array, pa.Array]:
     kind = column.type
     if pa.types.is_floating(kind):
         filled = column.fill_null(float("nan")).to_numpy(zero_copy_only=False)
         low = np.fmin.reduceat(filled, starts)
-        # fmax would hide NaN, which is above every number for Spark; nulls are no reason to.
+        # Not fmax, which ignores NaN: Spark orders NaN above every number. Nulls are filled.
         high = np.maximum.reduceat(_where_null(column, filled, -np.inf), starts)
         high = np.where(np.isneginf(high), np.nan, high).astype(filled.dtype)
         return pa.array(low, kind, from_pandas=True), pa.array(high, kind, from_pandas=True)
@@ -118,7 +120,7 @@ def _fixed_width(column: pa.Array, starts: NDArray[np.int64]) -> tuple[pa.Array,
     limits = np.iinfo(values.dtype)
     low = np.minimum.reduceat(_where_null(plain, values, limits.max), starts)
     high = np.maximum.reduceat(_where_null(plain, values, limits.min), starts)
-    # Only a segment of nulls alone can have its bounds the wrong way round.
+    # The minimum exceeds the maximum only in a segment that holds nothing but nulls.
     empty = low > high
     return (
         pa.array(low, storage, mask=empty).view(kind),
@@ -133,15 +135,15 @@ def _where_null(column: pa.Array, values: NDArray[np.generic], fill: float) -> N
     return np.where(mask, np.asarray(fill, values.dtype), values)
 
 
-def _any(column: pa.Array, starts: NDArray[np.int64]) -> tuple[pa.Array, pa.Array]:
+def _bounds(column: pa.Array, starts: NDArray[np.int64]) -> tuple[pa.Array, pa.Array]:
     ends = [*starts[1:].tolist(), len(column)]
-    # Strings as bytes, which have the same order: not all of Spark's strings are UTF-8.
+    # Compare strings as bytes, which have the same order: Spark's strings may not be UTF-8.
     plain = column.cast(as_binary(column.type)) if is_text(column.type) else column
-    found = [
+    pairs = [
         pc.min_max(plain.slice(start, end - start))
         for start, end in zip(starts.tolist(), ends, strict=True)
     ]
-    low, high = ([pair[end].as_py() for pair in found] for end in ("min", "max"))
+    low, high = ([pair[end].as_py() for pair in pairs] for end in ("min", "max"))
     return array_of(low, column.type), array_of(high, column.type)
 
 

@@ -1,6 +1,6 @@
-"""Strings of any bytes: Spark keeps them as they are, while Python and Arrow expect UTF-8.
+"""Convert strings that may not be valid UTF-8, as Spark allows but Python and Arrow do not.
 
-Bytes that are no UTF-8 stay bytes in Python; the order of strings is the order of their bytes.
+In Python, strings that are not valid UTF-8 are bytes. Strings are ordered by their bytes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether values are strings.
+    """Return whether the values of a type are strings.
 
     >>> is_text(pa.string()), is_text(pa.binary())
     (True, False)
@@ -21,7 +21,7 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def as_binary(kind: pa.DataType) -> pa.DataType:
-    """Give the type that holds the same buffers without promising UTF-8, at any depth.
+    """Replace string types by binary types of the same buffers, at any depth.
 
     >>> as_binary(pa.struct([("name", pa.string()), ("id", pa.int64())]))
     StructType(struct<name: binary, id: int64>)
@@ -45,9 +45,9 @@ def _binary_field(field: pa.Field) -> pa.Field:
 
 
 def text_value(value: str | bytes) -> str | bytes:
-    """Give the str of some text, or its bytes if they are no UTF-8.
+    """Return a text as str, or as bytes if it is not valid UTF-8.
 
-    Python spells undecodable bytes of the command line as lone surrogates.
+    Python represents undecodable bytes of the command line as lone surrogates.
 
     >>> text_value(b"a"), text_value("\\udcff")
     ('a', b'\\xff')
@@ -60,7 +60,7 @@ def text_value(value: str | bytes) -> str | bytes:
 
 
 def array_of(values: Iterable[Any], kind: pa.DataType) -> pa.Array:
-    """Make a column of Python values, in which strings may be given as bytes.
+    """Create a column from Python values; strings may be given as bytes.
 
     >>> array_of(["a", None], pa.string()).to_pylist()
     ['a', None]
@@ -74,7 +74,7 @@ def array_of(values: Iterable[Any], kind: pa.DataType) -> pa.Array:
 
 
 def readable_rows(table: pa.Table) -> list[dict[str, Any]]:
-    """Give rows as Python values, with `\\xff` in the place of bytes that are no UTF-8.
+    """Convert rows to Python values, with bytes that are not valid UTF-8 as `\\xff`.
 
     >>> readable_rows(pa.table({"s": array_of([b"a\\xff"], pa.string())}))
     [{'s': 'a\\\\xff'}]

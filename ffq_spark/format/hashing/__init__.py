@@ -1,4 +1,4 @@
-"""The reduce partition of every row, computed column by column."""
+"""Compute the reduce partition of every row from its key columns."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _BLOCK_ROWS = 1 << 16
 def partition_ids(
     columns: Sequence[pa.Array], partitions: int, hash: str = "spark"
 ) -> NDArray[np.int32]:
-    """The reduce partition of each row, from its key columns.
+    """Compute the reduce partition of each row from its key columns.
 
-    With ``hash="spark"`` it is Spark's ``pmod(hash(k1, k2, ...), partitions)``; with
-    ``hash="ffq"`` it is the placement of FFQ itself.
+    With ``hash="spark"`` the partition is Spark's ``pmod(hash(k1, k2, ...), partitions)``. With
+    ``hash="ffq"`` it is the partition that FFQ computes.
 
     >>> keys = pa.array([1, 2, None])
     >>> partition_ids([keys], 64).tolist()
@@ -34,20 +34,21 @@ def partition_ids(
     [63, 54, 63]
     """
     if not 1 <= partitions <= np.iinfo(np.int32).max:
-        raise BadOption(f"{partitions} is not a number of partitions", option="partitions")
+        limit = np.iinfo(np.int32).max
+        raise BadOption(f"partitions={partitions} must be from 1 to {limit}", option="partitions")
     if hash == "spark":
         hashes = spark_hash(columns)
         if partitions & (partitions - 1) == 0:
-            # The same, for a power of two, at a fraction of the cost.
+            # For a power of two a mask gives the same result at a fraction of the cost.
             return hashes & np.int32(partitions - 1)
         return np.mod(hashes, np.int32(partitions))
     if hash == "ffq":
         return np.mod(ffq_hash(columns), np.uint64(partitions)).astype(np.int32)
-    raise BadOption(f"{hash!r} is neither 'spark' nor 'ffq'", option="hash")
+    raise BadOption(f"hash={hash!r} must be 'spark' or 'ffq'", option="hash")
 
 
 def spark_hash(columns: Sequence[pa.Array]) -> NDArray[np.int32]:
-    """Spark's ``hash(k1, k2, ...)``: Murmur3 of 32 bits, seed 42, columns left to right.
+    """Compute Spark's ``hash(k1, k2, ...)``: 32-bit Murmur3, seed 42, columns left to right.
 
     >>> spark_hash([pa.array([1, None]), pa.array(["a", None])]).tolist()
     [573093329, 42]
@@ -57,7 +58,7 @@ def spark_hash(columns: Sequence[pa.Array]) -> NDArray[np.int32]:
 
 
 def ffq_hash(columns: Sequence[pa.Array]) -> NDArray[np.uint64]:
-    """FFQ's own hash: SipHash-1-3 with a zero key over the tagged key values.
+    """Compute FFQ's hash: SipHash-1-3 with a zero key over the tagged key values.
 
     >>> ffq_hash([pa.array(["hello", None])]).tolist()
     [16425425699014767418, 177042301552483903]

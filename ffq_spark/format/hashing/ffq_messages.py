@@ -1,4 +1,4 @@
-"""The bytes that FFQ hashes for each row: a count, then each key value behind a tag."""
+"""Build the bytes that FFQ hashes for each row: a count, then a tag and a value for each key."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UTF8, _UTF8_END, _NULL, _NOTHING = b"\x03", b"\xff", b"\x05", b""
 _COUNT_BYTES = 8
 
 
-# Made on first use: pyarrow's first scalar imports pandas, if it is there.
+# Created on first use, because pyarrow's first scalar imports pandas if it is installed.
 @functools.cache
 def _mark(value: bytes) -> pa.Scalar:
     return pa.scalar(value, _BYTES)
@@ -29,12 +29,12 @@ def _mark(value: bytes) -> pa.Scalar:
 
 @functools.cache
 def _padding() -> pa.Array:
-    """SipHash fills the last word with zeros and puts the length, modulo 256, in its top byte."""
+    """Return the padding for each length modulo 256: zeros, then the length in the top byte."""
     return pa.array([bytes((7 - n) % 8) + bytes([n]) for n in range(256)], _BYTES)
 
 
 def row_hashes(columns: Sequence[pa.Array]) -> Longs:
-    """The hash of each row, from columns of supported types and equal lengths.
+    """Compute the hash of each row, from columns of supported types and equal lengths.
 
     >>> row_hashes([pa.array([1, 42])]).tolist()
     [8650977268601103231, 6334931344243489526]
@@ -42,7 +42,7 @@ def row_hashes(columns: Sequence[pa.Array]) -> Longs:
     messages = _padded([_tagged(column) for column in columns])
     offsets = np.frombuffer(messages.buffers()[1], np.int64, len(messages) + 1) // 8
     words = np.frombuffer(messages.buffers()[2], np.uint64)
-    # The number of columns starts every message; it is hashed once and never stored.
+    # Every message starts with the number of columns. It is passed once instead of being stored.
     return siphash_rows(len(columns), words, offsets[:-1], np.diff(offsets))
 
 
@@ -71,7 +71,7 @@ def _tagged(column: pa.Array) -> pa.Array:
 
 
 def _fixed(tag: int, values: NDArray[Any]) -> pa.Array:
-    """Each value's little-endian bytes behind the tag."""
+    """Return the tag and the little-endian bytes of each value."""
     width = 1 + values.itemsize
     rows = np.empty((len(values), width), np.uint8)
     rows[:, 0] = tag

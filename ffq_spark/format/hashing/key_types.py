@@ -1,4 +1,4 @@
-"""Which Arrow types each hash accepts as a key."""
+"""Check the types of key columns: each hash supports some Arrow types."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _FFQ_TYPES = frozenset(
         pa.large_string(),
     }
 )
-# Spark sends these types as structs; a mark on the second field tells them from ordinary ones.
+# Spark sends these types as structs. A mark in the second field's metadata identifies them.
 _MARKED_STRUCTS = {
     "variant": ("value", "metadata"),
     "geometry": ("srid", "wkb"),
@@ -50,7 +50,7 @@ _MARKED_STRUCTS = {
 
 
 def check_key_type(name: str, type: pa.DataType, hash: str) -> None:
-    """Refuse a key column whose type the hash is not defined for.
+    """Raise UnsupportedType for a key column whose type the hash does not support.
 
     >>> check_key_type("id", pa.int64(), "spark")
     >>> check_key_type("tags", pa.map_(pa.string(), pa.string()), "spark")
@@ -75,12 +75,12 @@ supported type, or leave it out
 
 
 def is_list(type: pa.DataType) -> bool:
-    """Whether values are a variable number of elements behind offsets."""
+    """Return whether values are lists with offsets."""
     return bool(pa.types.is_list(type) or pa.types.is_large_list(type))
 
 
 def is_bytes(type: pa.DataType) -> bool:
-    """Whether values are a variable number of bytes behind offsets."""
+    """Return whether values are strings or binary values with offsets."""
     tests: tuple[Callable[[pa.DataType], bool], ...] = (
         pa.types.is_string,
         pa.types.is_binary,
@@ -91,7 +91,7 @@ def is_bytes(type: pa.DataType) -> bool:
 
 
 def _refused_by_spark(type: pa.DataType) -> pa.DataType | str | None:
-    """The first type within `type` that cannot be hashed."""
+    """Return the first type within `type` that Spark cannot hash, or None if it can hash all."""
     if pa.types.is_struct(type):
         return _refused_struct(type)
     if is_list(type):

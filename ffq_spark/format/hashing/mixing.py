@@ -1,4 +1,4 @@
-"""The steps of Murmur3 (32 bits), on arrays in place and on single numbers."""
+"""The steps of 32-bit Murmur3, for arrays (in place) and for single numbers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _MASK = 0xFFFFFFFF
 
 
 def scramble(words: Words, spare: Words) -> None:
-    """Prepare input words, in place; this half of a step does not depend on the hash."""
+    """Scramble input words, in place: the half of a step that does not depend on the hash."""
     np.multiply(words, _C1, out=words)
     _rotate(words, 15, spare)
     np.multiply(words, _C2, out=words)
 
 
 def absorb(hashes: Words, words: Words, spare: Words) -> None:
-    """One step: take one word into each hash, in place; `words` is used up."""
+    """Mix one word into each hash, in place; `words` is overwritten."""
     scramble(words, spare)
     np.bitwise_xor(hashes, words, out=hashes)
     _rotate(hashes, 13, spare)
@@ -33,7 +33,7 @@ def absorb(hashes: Words, words: Words, spare: Words) -> None:
 
 
 def finish(hashes: Words, lengths: NDArray[Any] | int, spare: Words) -> None:
-    """Close each hash with the number of bytes it took, in place."""
+    """Finish each hash with the number of bytes that it absorbed, in place."""
     np.bitwise_xor(hashes, lengths, out=hashes)
     _fold_down(hashes, 16, spare)
     np.multiply(hashes, _F1, out=hashes)
@@ -43,7 +43,7 @@ def finish(hashes: Words, lengths: NDArray[Any] | int, spare: Words) -> None:
 
 
 def absorb_all(hash: int, scrambled: Iterable[int]) -> int:
-    """Take many scrambled words, one after another, into one hash."""
+    """Mix scrambled words, one after another, into one hash."""
     for word in scrambled:
         hash ^= word
         hash = ((hash << 13 | hash >> 19) * 5 + _ADD) & _MASK
@@ -51,7 +51,7 @@ def absorb_all(hash: int, scrambled: Iterable[int]) -> int:
 
 
 def finish_one(hash: int, length: int) -> int:
-    """Close one hash.
+    """Finish one hash with the number of bytes that it absorbed.
 
     >>> finish_one(absorb_all(42, []), 0)
     142593372

@@ -1,4 +1,4 @@
-"""Spark's Murmur3 (32 bits), folded over whole Arrow columns at once."""
+"""Compute Spark's 32-bit Murmur3 hash for whole Arrow columns at once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SEED = 42
 
 
 def row_hashes(columns: Sequence[pa.Array]) -> Words:
-    """The hash of each row, from columns of supported types and equal lengths.
+    """Compute the hash of each row, from columns of supported types and equal lengths.
 
     >>> row_hashes([pa.array([1, None])]).tolist()
     [2582647965, 42]
@@ -38,7 +38,7 @@ def row_hashes(columns: Sequence[pa.Array]) -> Words:
 
 
 def fold(array: pa.Array, hashes: Words) -> None:
-    """Fold one value into each hash, in place; a null leaves its hash as it is."""
+    """Fold one value into each hash, in place; a null does not change its hash."""
     if array.null_count == len(array):
         return
     if pa.types.is_struct(array.type):
@@ -91,10 +91,10 @@ def _absorb_whole_words(ranges: ByteRanges, hashes: Words) -> None:
 
 
 def _absorb_side_by_side(plan: Rounds, data: Words, starts: Positions, running: Words) -> None:
-    """One word of every active row a round.
+    """Absorb one word of every active row in each round.
 
-    Rows start at any byte, but numpy gathers only aligned words quickly. So each word is put
-    together from two aligned ones, and the second is kept as the first of the next round.
+    Rows start at any byte, but numpy gathers only aligned words quickly. So each word is combined
+    from two aligned words, and the second one is kept as the first one of the next round.
     """
     at = starts >> 2
     right = ((starts & 3) << 3).astype(np.uint32)
@@ -113,7 +113,7 @@ def _absorb_side_by_side(plan: Rounds, data: Words, starts: Positions, running: 
 
 
 def _absorb_last_bytes(ranges: ByteRanges, hashes: Words) -> None:
-    """Spark takes each byte after the last whole word as a signed number of its own."""
+    """Absorb each byte after the last whole word as a separate signed number, as Spark does."""
     rest = ranges.lengths & 3
     ends = ranges.starts + (ranges.lengths & ~3)
     for byte in range(3):

@@ -1,4 +1,4 @@
-"""The order in which rows of unequal length are hashed side by side."""
+"""Plan how to hash rows of unequal length side by side, in rounds."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from numpy.typing import NDArray
 
 from ffq_spark.format.hashing.words import Positions
 
-# One numpy round costs about as much as this many rows done in plain Python.
+# One numpy round costs about as much as hashing this many rows in plain Python.
 _FEW_ROWS = 48
 
 
 class Rounds(NamedTuple):
-    """Rows by ascending length, so that the rows still active are always the last ones.
+    """Rows by ascending length, so that the rows that are still active are always the last ones.
 
     Attributes:
-        order: the rows, shortest first.
-        firsts: for each round, the first place in `order` that is still active.
-        long_from: the first place with words left over after all rounds.
+        order: the row numbers, shortest row first.
+        firsts: for each round, the first position in `order` that is still active.
+        long_from: the first position in `order` whose row has words left after all rounds.
     """
 
     order: Positions
@@ -28,7 +28,7 @@ class Rounds(NamedTuple):
 
 
 def plan_rounds(counts: NDArray[Any]) -> Rounds:
-    """Plan side-by-side rounds while many rows are active; a few long rows stay over.
+    """Plan rounds for as long as many rows are active; a few long rows keep remaining words.
 
     >>> plan = plan_rounds(np.array([1, 3] + [2] * 60))
     >>> plan.firsts, plan.order[plan.long_from :].tolist()
@@ -46,6 +46,6 @@ def _ascending(counts: NDArray[Any]) -> Positions:
     longest = counts.max()
     if longest == counts.min():
         return np.arange(len(counts))
-    # numpy sorts 16-bit numbers by radix.
+    # numpy uses the faster radix sort for 16-bit numbers.
     narrow = counts.astype(np.uint16) if longest <= np.iinfo(np.uint16).max else counts
     return np.argsort(narrow, kind="stable")

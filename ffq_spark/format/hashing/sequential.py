@@ -1,4 +1,4 @@
-"""Murmur3 for the few rows that are too long to be hashed side by side with others."""
+"""Compute Murmur3 hashes one by one, for rows that are much longer than the others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ffq_spark.format.hashing.words import (
     validity,
 )
 
-# Bounds the Python numbers that exist at the same time.
+# Limits of the number of Python objects that exist at the same time.
 _WORDS_AT_ONCE = 1 << 16
 _ELEMENTS_AT_ONCE = 1 << 14
 
@@ -30,7 +30,7 @@ Message = tuple[list[int], int]
 
 
 def hash_words(hash: int, words: Words) -> int:
-    """Take one row's words, in order, into a hash that stays open.
+    """Mix one row's words, in order, into a hash, without finishing it.
 
     >>> hash_words(42, np.array([1], np.uint32))
     652166518
@@ -41,7 +41,7 @@ def hash_words(hash: int, words: Words) -> int:
 
 
 def hash_elements(hash: int, elements: pa.Array) -> int:
-    """Fold the elements of one list, in order, into a hash.
+    """Fold the elements of one list, in order, into a hash, and return the hash.
 
     >>> hash_elements(42, pa.array([1, None, 2]))
     3113790463
@@ -54,7 +54,7 @@ def hash_elements(hash: int, elements: pa.Array) -> int:
 
 
 def _messages(array: pa.Array) -> Iterator[list[Message]]:
-    """For each row, the values to fold: none for a null, several for a nested one."""
+    """Yield the values to fold for each row: none for a null, several for a nested value."""
     kind = array.type
     if array.null_count == len(array) or (pa.types.is_struct(kind) and not kind.num_fields):
         return iter([[]] * len(array))

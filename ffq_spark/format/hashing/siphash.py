@@ -1,4 +1,4 @@
-"""SipHash-1-3 with a zero key, for many rows at once."""
+"""Compute SipHash-1-3 with a zero key for many rows at once."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _START: State = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7
 _MASK = 0xFFFFFFFFFFFFFFFF
 _FINAL_MARK = 0xFF
 _FINAL_ROUNDS = 3
-# Bounds the Python numbers that exist at the same time.
+# Limits the number of Python objects that exist at the same time.
 _WORDS_AT_ONCE = 1 << 16
 
 
 def siphash_rows(prefix: int, words: Longs, starts: Positions, counts: Positions) -> Longs:
-    """The hash of each row's words, all rows starting with the same word `prefix`.
+    """Compute the hash of each row's words, after the word `prefix` that all rows begin with.
 
-    A row is its padded message: the last of its words holds the length in the top byte.
+    The words of a row are its padded message: the top byte of the last word holds the length.
 
     >>> null_key = np.array([9 << 56 | 5], np.uint64)
     >>> siphash_rows(1, null_key, np.array([0]), np.array([1])).tolist()
@@ -86,7 +86,7 @@ def _rotate(values: Longs, bits: int, spare: Longs) -> None:
 
 
 def _absorb_many(state: Longs, words: Longs) -> Longs:
-    """Take the words of one long row, one after another, into its state."""
+    """Mix the words of one long row, one after another, into its state."""
     v0, v1, v2, v3 = state.tolist()
     running: State = (v0, v1, v2, v3)
     for start in range(0, len(words), _WORDS_AT_ONCE):

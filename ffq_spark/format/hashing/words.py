@@ -1,4 +1,4 @@
-"""Arrow columns as the plain numbers and bytes that a hash consumes."""
+"""Convert Arrow columns to the numbers and bytes that a hash consumes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Words = NDArray[np.uint32]
 Positions = NDArray[np.int64]
 
 _LONG_DIGITS = 18
-# A word is read as two aligned words, of which the second may lie past the last byte.
+# A word is read as two aligned words, and the second may begin after the last byte.
 _PADDING = 8
 
 
 class ByteRanges(NamedTuple):
-    """Rows of bytes inside one padded, word-aligned buffer."""
+    """Byte strings inside one padded, word-aligned buffer."""
 
     data: NDArray[np.uint8]
     starts: Positions
@@ -25,7 +25,7 @@ class ByteRanges(NamedTuple):
 
 
 def validity(array: pa.Array) -> NDArray[np.bool_] | None:
-    """Which slots hold a value; None if all do.
+    """Return which slots hold a value, or None if all do.
 
     >>> validity(pa.array([1, None])).tolist()
     [True, False]
@@ -37,7 +37,7 @@ def validity(array: pa.Array) -> NDArray[np.bool_] | None:
 
 
 def numbers(array: pa.Array, dtype: DTypeLike) -> NDArray[Any]:
-    """The values of a fixed-width column without a copy; null slots hold anything.
+    """Return the values of a fixed-width column without a copy; null slots have any value.
 
     >>> numbers(pa.array([1, 2, 3], pa.int16()).slice(1), np.int16).tolist()
     [2, 3]
@@ -50,7 +50,7 @@ def numbers(array: pa.Array, dtype: DTypeLike) -> NDArray[Any]:
 
 
 def fixed_words(array: pa.Array) -> Words:
-    """One row of one or two 32-bit words for each value, as Spark hashes it.
+    """Return one row of one or two 32-bit words for each value, as Spark hashes it.
 
     >>> fixed_words(pa.array([-1, 7], pa.int8())).tolist()
     [[4294967295], [7]]
@@ -72,12 +72,12 @@ def fixed_words(array: pa.Array) -> Words:
 
 
 def is_wide_decimal(kind: pa.DataType) -> bool:
-    """Whether Spark hashes this decimal as bytes, not as a 64-bit number."""
+    """Return whether Spark hashes this decimal type as bytes and not as a 64-bit number."""
     return bool(pa.types.is_decimal128(kind) and kind.precision > _LONG_DIGITS)
 
 
 def spans(array: pa.Array) -> tuple[Positions, Positions]:
-    """Starts and lengths behind the offsets of a list or byte column; nulls have length 0.
+    """Return the start and length of each value of a list or byte column; nulls have length 0.
 
     >>> [part.tolist() for part in spans(pa.array(["ab", None, "c"]))]
     [[0, 2, 2], [2, 0, 1]]
@@ -95,7 +95,7 @@ def spans(array: pa.Array) -> tuple[Positions, Positions]:
 
 
 def text_bytes(array: pa.Array) -> ByteRanges:
-    """The bytes of each string or binary value.
+    """Return the bytes of each string or binary value.
 
     >>> text_bytes(pa.array(["ab", "cde"])).lengths.tolist()
     [2, 3]
@@ -111,14 +111,14 @@ def text_bytes(array: pa.Array) -> ByteRanges:
 
 
 def decimal_bytes(array: pa.Array) -> ByteRanges:
-    """Unscaled values as the shortest big-endian two's complement bytes.
+    """Return the unscaled values as the shortest big-endian two's complement bytes.
 
     >>> ranges = decimal_bytes(pa.array([-1, 128]).cast(pa.decimal128(20, 0)))
     >>> ranges.lengths.tolist(), ranges.data[14:16].tolist(), ranges.data[30:32].tolist()
     ([1, 2], [255, 255], [0, 128])
     """
     halves = numbers(array, np.dtype((np.uint64, 2)))
-    # Flipping the bits of negative numbers leaves only the bits that must be kept.
+    # Flip the bits of negative numbers: the highest remaining bit then determines the length.
     sign = (halves[:, 1].view(np.int64) >> 63).view(np.uint64)
     low, high = halves[:, 0] ^ sign, halves[:, 1] ^ sign
     lengths = np.ones(len(array), np.int64)
