@@ -33,14 +33,8 @@ def options_page() -> str:
     settings = ", ".join(f"`{CONF_PREFIX}{name}`" for name in PLUGIN_SETTINGS)
     text = f"""{NOTE}# Options
 
-Names are those of `.option(...)`; case does not matter. A value comes from the option, else from
-the session's setting `{CONF_PREFIX}<name>`, else from the environment, else it is the default. An
-option without a variable describes one call and is taken from the call only. Sizes take units:
-`64m`, `256MiB`. An unknown option is an error.
-
-Spark does not pass a session's settings to Python sources. Writes and streams that write get them
-from the [plugin](bridge.md), as they are when the write starts; reads, and sessions without the
-plugin, get them as they were when `ffq_spark.register(spark)` was called.
+This page lists all options of reads, writes and the service. Set an option for one call with
+`.option(name, value)`, or for all calls of a session with the setting `{CONF_PREFIX}<name>`:
 
 ```python
 spark.conf.set("{CONF_PREFIX}compression", "zstd")   # all writes of the session
@@ -48,16 +42,24 @@ spark.conf.set("{CONF_PREFIX}verify", "counts")      # all reads of the session
 ffq.register(spark)
 ```
 
-Settings of reads mean nothing to writes, and the other way round: a session may hold all of them.
-A setting of an option that is taken from the call only, such as `{CONF_PREFIX}partitions`, has no
-effect, and neither has one of the service: `ffq-spark doctor` finds both.
+A value comes from the option, else from the setting, else from the environment variable, else it
+is the default. An option without a variable describes one call, and only the call can set it.
+Names are case-insensitive. Sizes take units: `64m`, `256MiB`. An unknown option is an error.
 
-A setting below `{CONF_PREFIX}` that nothing declares can only be a mistake: `register`, and writes
-with the plugin, fail with `FFQ_UNKNOWN_OPTION` and name the nearest known one. Besides the options
-below, [the plugin](bridge.md) declares {settings}.
+Spark does not pass a session's settings to Python data sources. With the [plugin](bridge.md),
+writes use the settings as they are when the write starts. Reads, and sessions without the plugin,
+use the settings as they were when `ffq_spark.register(spark)` was called.
 
-`storage.<name>` goes to the storage client, for instance `storage.endpoint_url`; as a setting
-`{CONF_PREFIX}storage.<name>`.
+Reads ignore the settings of writes, and writes those of reads. Settings have no effect for options
+that only the call can set, such as `{CONF_PREFIX}partitions`, and for options of the service.
+`ffq-spark doctor` reports both.
+
+An undeclared setting below `{CONF_PREFIX}` is an error: `register`, and writes with the plugin,
+fail with `FFQ_UNKNOWN_OPTION` and name the most similar setting. Besides the options below,
+[the plugin](bridge.md) declares {settings}.
+
+Options named `storage.<name>`, such as `storage.endpoint_url`, are passed to the storage client.
+As a setting they are named `{CONF_PREFIX}storage.<name>`.
 """
     for kind in (WriteOptions, ReadOptions, ServeOptions):
         text += f"\n## {kind.purpose().capitalize()}\n\n{(kind.__doc__ or '').strip()}\n\n"

@@ -1,4 +1,4 @@
-"""Shuffle once, keep it: durable, open, exactly-once shuffles for Spark and everyone else.
+"""Keep shuffles as durable Arrow files that Spark and other programs read, with atomic commits.
 
 >>> import ffq_spark as ffq
 >>> from ffq_spark.examples import tiny_exchange
@@ -38,9 +38,9 @@ __all__ = [
     "serve",
 ]
 
-# Some need pyspark or Flight, which may not be installed; and every Python process that Spark
-# starts for a task or a plan imports this package, and needs none of them.
-_LATE = {
+# Imported on first use. Some of them need pyspark or Flight, which may not be installed, and the
+# Python processes that Spark starts for tasks and plans import this package but use none of them.
+_LAZY = {
     "Exchange": "exchange.exchange",
     "ReadTotals": "store",
     "configure": "spark.session",
@@ -54,8 +54,8 @@ _LATE = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LATE:
-        module = importlib.import_module(f"ffq_spark.{_LATE[name]}")
+    if name in _LAZY:
+        module = importlib.import_module(f"ffq_spark.{_LAZY[name]}")
         return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

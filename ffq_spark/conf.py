@@ -1,7 +1,7 @@
-"""The Spark settings that belong to this product, each declared once with its reason and its cost.
+"""The Spark settings that ffq_spark uses, each declared once with its reason and its cost.
 
-Sessions, spark-submit's flags, the plugin's own defaults, `doctor` and the documentation are all
-made from here.
+Sessions, the flags of spark-submit, the plugin's defaults, `doctor` and the documentation use these
+declarations.
 
 >>> sorted(BRIDGE)
 ['spark.plugins', 'spark.sql.extensions']
@@ -28,15 +28,17 @@ _TEMPORARY = re.compile(r"-Djava\.io\.tmpdir=[\"']?([^\s\"']+)")
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting of Spark: its value, Spark's default, its use, the cost without, other jobs."""
+    """A Spark setting, with its value, Spark's default and the texts for the documentation."""
 
     name: str
     value: str
     default: str
     reason: str
+    """What the setting does."""
     cost: str
+    """What happens without the setting."""
     others: str
-    """What the setting means for jobs of the session that touch no exchange."""
+    """The effect of the setting on jobs of the session that use no exchange."""
 
 
 TUNED = (
@@ -44,12 +46,12 @@ TUNED = (
         name=SOCKETS,
         value="true",
         default="false",
-        reason="The JVM and Python talk through a Unix socket, not through TCP. Needs a short "
-        f"temporary directory (`{SOCKET_DIR}`).",
-        cost="each Python task waits about 40 ms for a delayed acknowledgement; with the workers' "
-        "heap not frozen either, 256 small tasks took 2.9 times as long",
-        others="All Python workers of the application talk through Unix sockets: the same bytes, "
-        "sooner. Spark reads the setting once for the application.",
+        reason="The JVM and Python exchange data through a Unix socket instead of TCP. Needs a "
+        f"short temporary directory (`{SOCKET_DIR}`).",
+        cost="each Python task waits about 40 ms for a delayed acknowledgement; together with an "
+        "unfrozen heap of the workers, 256 small tasks took 2.9 times as long",
+        others="All Python workers of the application use Unix sockets. They receive the same "
+        "bytes, only sooner. Spark reads the setting once per application.",
     ),
 )
 
@@ -60,21 +62,24 @@ PLUGIN = (
         name="spark.plugins",
         value="io.ffq.spark.FfqPlugin",
         default="",
-        reason="Records task attempts, keeps the lease of running writes, carries out cancel "
-        "requests, and sets the settings above and below where you have not.",
-        cost="no attempts, no cancel, and a write without a lease counts as alive for a day; Spark "
-        "computes a batch's size after every row, so writes of rows take up to twice as long",
-        others="The listener hears of all jobs and records those that write an exchange.",
+        reason="Records task attempts, renews the lease of running writes, cancels writes on "
+        "request, and sets those settings of this page that you have not set.",
+        cost="task attempts are not recorded, writes cannot be canceled, and a write without a "
+        "lease counts as alive for a day; Spark computes a batch's size after every row, so writes "
+        "of rows take up to twice as long",
+        others="The listener receives the events of all jobs, and records those that write an "
+        "exchange.",
     ),
     Setting(
         name=shared_names.Setting.EXTENSIONS,
         value="io.ffq.spark.FfqExtensions",
         default="",
-        reason="Gives each scan a plan of its own that filters prune, and each write its number, "
-        "the session's `spark.ffq.*` and batches bounded in bytes. The plugin adds it by itself.",
-        cost="filters and columns prune nothing, unless `pruneByFilters` is set: with N partitions "
-        "up to N times the bytes for the rows of one key",
-        others="Plans without an exchange stay as they are.",
+        reason="Lets filters and columns prune each scan. Passes the query's number and the "
+        "session's `spark.ffq.*` to each write, and limits the size of its batches. The plugin "
+        "adds it.",
+        cost="filters and columns do not prune, unless `pruneByFilters` is set: with N partitions, "
+        "a read of one key reads up to N times as many bytes",
+        others="Plans without an exchange do not change.",
     ),
 )
 
@@ -84,13 +89,13 @@ JAR = Setting(
     name="spark.jars",
     value="the path that `ffq-spark jar` prints",
     default="",
-    reason="Where the plugin lies.",
-    cost="Spark does not start: it cannot find the plugin",
-    others="One more jar on the class path, with classes of its own names.",
+    reason="The path of the jar with the plugin.",
+    cost="Spark does not start, because it cannot find the plugin",
+    others="The class path has one more jar, whose classes are in a package of its own.",
 )
 
-# Spark's own patterns, and everything that reaches storage: Spark knows `storage.secret` for a
-# secret, but not `storage.key`, and shows options in plans and settings in its event log.
+# Spark's default patterns, and all storage options. Spark shows options in plans and settings in
+# its event log. Its default patterns hide `storage.secret`, but not `storage.key`.
 STORAGE_NAMES = "^(spark[.]ffq[.])?storage[.]"
 REDACTION = {
     "spark.redaction.regex": f"(?i)secret|password|token|access[.]?key|credential|{STORAGE_NAMES}",
@@ -99,7 +104,7 @@ REDACTION = {
 
 
 def redacts_storage(pattern: str) -> bool:
-    """Whether a pattern of names hides every storage option, as far as Python can tell.
+    """Return whether a Java pattern of names hides all storage options, as far as Python can tell.
 
     >>> redacts_storage("(?i)secret|password"), redacts_storage(REDACTION["spark.redaction.regex"])
     (False, True)
@@ -113,32 +118,32 @@ def redacts_storage(pattern: str) -> bool:
 
 
 def jar_path() -> str:
-    """Where the plugin's jar lies, as `spark.jars` wants it."""
+    """Return the path of the plugin's jar, for `spark.jars`."""
     return str(Path(__file__).parent / "jars" / "ffq-spark.jar")
 
 
 def flags() -> dict[str, str]:
-    """Everything that spark-submit needs for the fast path and the bridge."""
+    """Return all settings for spark-submit: the plugin, the tuned settings and redaction."""
     return {"spark.jars": jar_path(), **BRIDGE, **FAST, **REDACTION}
 
 
 def defaults_file() -> Path | None:
-    """The `spark-defaults.conf` that Spark reads by itself, if there is one."""
+    """Return the path of the `spark-defaults.conf` that Spark reads, or None if it is missing."""
     home = os.environ.get("SPARK_HOME", "")
-    place = os.environ.get("SPARK_CONF_DIR") or (os.path.join(home, "conf") if home else "")
-    path = Path(place, "spark-defaults.conf")
-    return path if place and path.is_file() else None
+    directory = os.environ.get("SPARK_CONF_DIR") or (os.path.join(home, "conf") if home else "")
+    path = Path(directory, "spark-defaults.conf")
+    return path if directory and path.is_file() else None
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """The settings in a properties file: a name, then a space, `=` or `:`, then the value."""
+    """Read a properties file: each line has a name, then a space, `=` or `:`, then the value."""
     lines = (line.strip() for line in path.read_text().splitlines())
     pairs = (re.split(r"\s*[=:\s]\s*", line, maxsplit=1) for line in lines if line[:1] not in "#!")
     return {name: rest[0] if rest else "" for name, *rest in pairs}
 
 
 def fast(settings: Mapping[str, str]) -> dict[str, str]:
-    """The tuned settings that an application with these settings can bear.
+    """Return the tuned settings that work in an application with these settings.
 
     >>> SOCKETS in fast({"spark.master": "local[2]"}), SOCKETS in fast({"spark.master": "yarn"})
     (True, False)
@@ -152,24 +157,24 @@ def fast(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def sockets_fail(settings: Mapping[str, str]) -> str:
-    """Why Unix sockets would make every Python task fail, or nothing if they would not.
+    """Return why Unix sockets would make every Python task fail, or an empty string if they work.
 
     >>> sockets_fail({"spark.executor.extraJavaOptions": "-Djava.io.tmpdir=/" + 70 * "x"})
-    "the temporary directory's path has 71 characters, and a socket's leaves room for 61"
+    "the temporary directory's path has 71 characters, more than the 61 that a socket allows"
     """
     if sys.platform == "win32":
         return "Python has no Unix sockets on Windows"
     if SOCKET_DIR in settings:
         return ""
     if settings.get("spark.master", "").startswith("yarn"):
-        return "YARN's temporary directories have paths too long for a socket"
+        return "the paths of YARN's temporary directories are too long for a socket"
     for name, value in settings.items():
         directory = (
             _TEMPORARY.search(value) if name.endswith(shared_names.Setting.JAVA_OPTIONS) else None
         )
         if directory and len(directory[1]) > SOCKET_DIR_LENGTH:
             return (
-                f"the temporary directory's path has {len(directory[1])} characters, and a "
-                f"socket's leaves room for {SOCKET_DIR_LENGTH}"
+                f"the temporary directory's path has {len(directory[1])} characters, more than the "
+                f"{SOCKET_DIR_LENGTH} that a socket allows"
             )
     return ""

@@ -1,4 +1,4 @@
-"""A tiny exchange in memory, for examples in docstrings and first steps at a prompt."""
+"""Create a tiny exchange in memory, for examples in docstrings and for trying out the API."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ffq_spark.options import WriteOptions
 
 
 def tiny_exchange(root: str = "memory://ffq-tiny") -> Exchange:
-    """Six rows in four partitions.
+    """Create an exchange with six rows in four partitions.
 
     >>> tiny_exchange().info().rows
     6

@@ -1,9 +1,10 @@
-"""Every option, declared once: name, type, default and text. The documentation is made from this.
+"""All options of reads, writes and the service: name, type, default and text.
 
-A value comes from the call's option, else the conf `spark.ffq.<name>`, else the environment
-`FFQ_<NAME>`, else the default. Options that describe one call only (`keys`, `steps`, …) are not
-taken from conf or environment. A setting for reads means nothing to a write, and the other way
-round; a setting below `spark.ffq.` that nothing declares is an error.
+Each option is declared once, and docs/options.md is generated from the declarations. The value of
+an option comes from the call, else from the setting `spark.ffq.<name>`, else from the environment
+variable `FFQ_<NAME>`, else it is the default. Options that describe a single call (`keys`,
+`steps`, …) come only from the call. Reads ignore the settings of writes, and writes those of reads.
+A setting below `spark.ffq.` that is not declared is an error.
 
 >>> WriteOptions.resolve({"keys": "a, b", "maxBufferBytes": "64MiB"}).max_buffer_bytes
 67108864

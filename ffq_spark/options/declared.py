@@ -1,4 +1,4 @@
-"""How options are declared, and how the values of one call are found."""
+"""Declare options, and resolve their values for one call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from ffq_spark.errors import BadOption, UnknownOption
 from ffq_spark.options.storage import CONF_PREFIX, STORAGE_PREFIX
 
-# What Spark itself adds to the options of a source.
+# Spark adds these to the options of a data source.
 _SPARK_OWN = frozenset({"path", "checkpointlocation"})
 
 Declared = TypeVar("Declared", bound="Options")
@@ -42,11 +42,12 @@ def option(
 
 @dataclass(frozen=True)
 class Options:
-    """What reading and writing have in common."""
+    """Base class of the options of reads, writes and the service."""
 
     @classmethod
     @cache
     def declared(cls) -> tuple[dataclasses.Field[Any], ...]:
+        """Return the fields that declare options."""
         return tuple(field for field in dataclasses.fields(cls) if "name" in field.metadata)
 
     @classmethod
@@ -56,7 +57,7 @@ class Options:
         conf: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> Declared:
-        """Typed options of one call; a name or value that cannot be right is an error."""
+        """Resolve the options of one call; raise an error for an unknown name or a wrong value."""
         lowered = {name.lower(): value for name, value in given.items()}
         cls._refuse_unknown(lowered, given)
         ambient = {name.lower(): value for name, value in (conf or {}).items()}
@@ -64,17 +65,17 @@ class Options:
         values: dict[str, Any] = {}
         for field in cls.declared():
             name, per_call = field.metadata["name"], field.metadata["per_call"]
-            found = lowered.get(name.lower())
-            if found is None and not per_call:
-                found = ambient.get((CONF_PREFIX + name).lower())
-                found = variables.get(environment_name(name)) if found is None else found
-            if found is not None:
-                values[field.name] = _parse(name, field.metadata["parse"], found)
+            value = lowered.get(name.lower())
+            if value is None and not per_call:
+                value = ambient.get((CONF_PREFIX + name).lower())
+                value = variables.get(environment_name(name)) if value is None else value
+            if value is not None:
+                values[field.name] = _parse(name, field.metadata["parse"], value)
         return cls(**values)
 
     @classmethod
     def of_python(cls: type[Declared], given: Mapping[str, Any]) -> Declared:
-        """Options from Python's names and values, with the same checks as from strings.
+        """Resolve options from Python names and values, with the same checks as for strings.
 
         >>> from ffq_spark.options import ServeOptions
         >>> ServeOptions.of_python({"max_readers": 8, "port": None}).max_readers
@@ -101,12 +102,13 @@ class Options:
 
     @classmethod
     def purpose(cls) -> str:
+        """Return what the options are for: `read`, `write` or `serve`."""
         return cls.__name__.removesuffix("Options").lower()
 
 
 @cache
 def environment_name(name: str) -> str:
-    """The environment variable of an option.
+    """Return the name of an option's environment variable.
 
     >>> environment_name("maxBufferBytes")
     'FFQ_MAX_BUFFER_BYTES'
@@ -121,7 +123,7 @@ def _text(name: str, value: Any) -> str:
         return str(value)
     if isinstance(value, Iterable):
         return ",".join(str(item) for item in value)
-    raise BadOption(f"{name}={value!r} is no value for an option", option=name)
+    raise BadOption(f"{name}={value!r} must be a string, a number or a list", option=name)
 
 
 def _parse(name: str, parse: Callable[[str], Any], value: str) -> Any:

@@ -1,4 +1,4 @@
-"""What the text of an option may be, and the value that it means."""
+"""Parse the texts of options into values; raise ValueError for a text that is not valid."""
 
 from __future__ import annotations
 
@@ -14,69 +14,76 @@ _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
 
 
 def text(value: str) -> str:
+    """Return the text unchanged."""
     return value
 
 
 def names(value: str) -> tuple[str, ...]:
-    """Column names, separated by commas."""
-    found = tuple(name.strip() for name in value.split(","))
-    if not all(found):
-        raise ValueError("an empty name between the commas")
-    if len(set(found)) != len(found):
+    """Parse column names, separated by commas."""
+    columns = tuple(name.strip() for name in value.split(","))
+    if not all(columns):
+        raise ValueError("a name between the commas is empty")
+    if len(set(columns)) != len(columns):
         raise ValueError("a name is given twice")
-    return found
+    return columns
 
 
 def boolean(value: str) -> bool:
+    """Parse `true` or `false`."""
     if value.lower() not in ("true", "false"):
-        raise ValueError("neither true nor false")
+        raise ValueError("must be true or false")
     return value.lower() == "true"
 
 
 def number(minimum: int, maximum: int = (1 << 63) - 1) -> Callable[[str], int]:
+    """Return a parser for integers from `minimum` to `maximum`."""
+
     def parse(value: str) -> int:
-        found = int(value)
-        if not minimum <= found <= maximum:
-            raise ValueError(f"not between {minimum} and {maximum}")
-        return found
+        parsed = int(value)
+        if not minimum <= parsed <= maximum:
+            raise ValueError(f"must be from {minimum} to {maximum}")
+        return parsed
 
     return parse
 
 
 def size(value: str) -> int:
-    """Bytes, with an optional unit: `1048576`, `64m`, `256MiB`."""
+    """Parse a number of bytes with an optional unit: `1048576`, `64m`, `256MiB`."""
     match = _SIZE.fullmatch(value.strip())
     if not match or int(match[1]) == 0:
-        raise ValueError("not a size such as 1048576, 64m or 256MiB")
+        raise ValueError("must be a size such as 1048576, 64m or 256MiB")
     exponent = " kmgt".index(match[2].lower() or " ")
     return int(match[1]) << (10 * exponent)
 
 
 def one_of(*choices: str) -> Callable[[str], str]:
+    """Return a parser that accepts these choices, in any case."""
+
     def parse(value: str) -> str:
         if value.lower() not in choices:
-            raise ValueError(f"not one of {', '.join(choices)}")
+            raise ValueError(f"must be one of {', '.join(choices)}")
         return value.lower()
 
     return parse
 
 
 def partition_set(value: str) -> frozenset[int]:
-    """Reduce partitions: `3`, `0-7,12`."""
-    found: set[int] = set()
+    """Parse a set of reduce partitions: `3`, `0-7,12`."""
+    partitions: set[int] = set()
     for item in value.split(","):
         match = _RANGE.fullmatch(item.strip())
         if not match:
-            raise ValueError("not a list such as 3 or 0-7,12")
+            raise ValueError("must be a list such as 3 or 0-7,12")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first or last > MAX_PARTITIONS:
-            raise ValueError(f"{item.strip()} is no range of partitions")
-        found.update(range(first, last + 1))
-    return frozenset(found)
+            message = f"{item.strip()} must be an ascending range up to {MAX_PARTITIONS}"
+            raise ValueError(message)
+        partitions.update(range(first, last + 1))
+    return frozenset(partitions)
 
 
 def attempt(value: str) -> str:
-    """`registered`, `latest` or a number; FFQ's 0 means latest."""
+    """Parse `registered`, `latest` or an attempt number; 0 means `latest`, as in FFQ."""
     choice = value.lower()
     if choice in ("registered", "latest"):
         return choice
@@ -84,12 +91,15 @@ def attempt(value: str) -> str:
 
 
 def safe_name(value: str) -> str:
-    """A name that is safe as a file's."""
+    """Parse a name that is also a valid file name."""
     if not _NAME.fullmatch(value):
-        raise ValueError("not made of letters, digits, dots, dashes and underscores")
+        raise ValueError(
+            "must be at most 200 letters, digits, dots, dashes and underscores, and begin with a "
+            "letter, digit or underscore"
+        )
     return value
 
 
 def starting_step(value: str) -> str:
-    """`earliest`, `latest` or a step's number."""
+    """Parse `earliest`, `latest` or the number of a step."""
     return value.lower() if value.lower() in ("earliest", "latest") else str(number(1)(value))

@@ -28,7 +28,8 @@ class ReadOptions(Options):
         "steps",
         text,
         "",
-        "Read these steps alone, replaced or not: `17`, `10..17`, `latest`, `all`.",
+        "Read only these steps, even if they have been replaced: `17`, `10..17`, `latest` or "
+        "`all`.",
         per_call=True,
         shown="the current snapshot",
     )
@@ -38,13 +39,13 @@ class ReadOptions(Options):
         None,
         "Read the snapshot as it was after this step.",
         per_call=True,
-        shown="the newest",
+        shown="the newest step",
     )
     partitions: frozenset[int] | None = option(
         "partitions",
         partition_set,
         None,
-        "Read these reduce partitions alone: `3`, `0-7,12`.",
+        "Read only these reduce partitions: `3` or `0-7,12`.",
         per_call=True,
         shown="all",
     )
@@ -52,7 +53,7 @@ class ReadOptions(Options):
         "columns",
         names,
         (),
-        "Read these columns alone, in this order.",
+        "Read only these columns, in this order.",
         per_call=True,
         shown="all",
     )
@@ -60,62 +61,68 @@ class ReadOptions(Options):
         "attempt",
         attempt,
         "registered",
-        "Which attempt of each map task: `registered`, `latest` (or 0), or a number, the last two "
-        "with `query`.",
+        "The attempt to read of each map task: `registered`, `latest` (or 0), or a number. All but "
+        "`registered` need `query`.",
         per_call=True,
     )
     query: int | None = option(
         "query",
         number(0),
         None,
-        "Read one query's output, whether it is in the log or not.",
+        "Read the output of one query, even if it is not in the log.",
         per_call=True,
     )
     stage: int | None = option(
-        "stage", number(0), None, "With `query`: the stage, if there are several.", per_call=True
+        "stage",
+        number(0),
+        None,
+        "With `query`: the stage to read, if the query has several.",
+        per_call=True,
     )
     verify: str = option(
         "verify",
         one_of("full", "counts", "none"),
         "full",
-        "What is compared with the manifest before rows are given out: `full` (bytes, rows, "
-        "checksum), `counts` (bytes and rows), `none`.",
+        "What a read compares with the manifest before it returns rows: `full` (bytes, rows and "
+        "checksum), `counts` (bytes and rows) or `none`.",
     )
     credits: int = option(
         "credits",
         size,
         64 * MIB,
-        "Bytes that one read task may have asked for and not yet given on; a larger range passes "
-        "alone. Local files are read one range at a time in any case.",
+        "Bytes that one read task may have requested and not yet processed. A larger range is "
+        "fetched alone. Local files are always read one range at a time.",
         shown="64MiB",
     )
     target_partition_bytes: int = option(
         "targetPartitionBytes",
         size,
         128 * MIB,
-        "Neighbouring partitions are read by one task up to this size.",
+        "One task reads neighbouring partitions up to this size.",
         shown="128MiB",
     )
-    min_tasks: int = option("minTasks", number(1), 1, "At least so many read tasks, if possible.")
+    min_tasks: int = option(
+        "minTasks", number(1), 1, "The minimum number of read tasks, if the parts allow it."
+    )
     max_tasks: int = option(
-        "maxTasks", number(0), 0, "At most so many read tasks; 0 sets no limit."
+        "maxTasks", number(0), 0, "The maximum number of read tasks; 0 means no limit."
     )
     prune_by_filters: bool = option(
         "pruneByFilters",
         boolean,
         False,
-        "Let filters prune without the plugin too. Safe only for a DataFrame that is used in one "
-        "query, once: Spark 4.3 plans its later scans with the filters of the first. Needs "
-        "`spark.sql.python.filterPushdown.enabled=true`. With the plugin filters always prune, and "
-        "safely.",
+        "Let filters prune parts without the plugin. Safe only for a DataFrame that is used once, "
+        "in one statement: Spark 4.3 plans its later scans with the filters of the first one. "
+        "Needs `spark.sql.python.filterPushdown.enabled=true`. With the plugin, filters always "
+        "prune, and the option is not needed.",
         shown="false",
     )
     consolidate: bool = option(
         "consolidate",
         boolean,
         False,
-        "With `weightColumn`: give each row once with the sum of its weights, and none whose sum "
-        "is 0.",
+        "For an exchange with `weightColumn`: return each row once, with the sum of its weights, "
+        "and leave out rows whose sum is 0.",
         per_call=True,
         shown="false",
     )
@@ -123,39 +130,44 @@ class ReadOptions(Options):
         "startingStep",
         starting_step,
         "earliest",
-        "Where a stream begins: `earliest` (the current snapshot), `latest` (what comes from now "
-        "on), or a step's number.",
+        "Where a stream begins: `earliest` (the current snapshot), `latest` (only new steps), or "
+        "the number of a step.",
         per_call=True,
     )
     max_steps_per_trigger: int = option(
-        "maxStepsPerTrigger", number(0), 0, "At most so many steps in one batch; 0: no limit."
+        "maxStepsPerTrigger",
+        number(0),
+        0,
+        "The maximum number of steps in one micro-batch; 0 means no limit.",
     )
     max_bytes_per_trigger: int | None = option(
         "maxBytesPerTrigger",
         size,
         None,
-        "About so many bytes in one batch; always at least one step.",
+        "The approximate size of one micro-batch; it always has at least one step.",
         shown="no limit",
     )
     consumer: str = option(
         "consumer",
         safe_name,
         "",
-        "A name under which a stream's progress is recorded; retention keeps what it has not read.",
+        "The name under which a stream's progress is recorded. Retention keeps the steps that the "
+        "consumer has not read.",
         per_call=True,
     )
     on_replace: str = option(
         "onReplace",
         one_of("fail", "follow", "skip"),
         "fail",
-        "What a stream does with a step that replaces all earlier ones: `fail`, `follow` (give its "
-        "rows out as new ones) or `skip` it.",
+        "What a stream does with a step that replaces all earlier ones: `fail`, `follow` (read its "
+        "rows as new rows) or `skip` it.",
         per_call=True,
     )
     metadata_columns: bool = option(
         "metadataColumns",
         boolean,
         False,
-        "Add `_ffq_step`, `_ffq_query`, `_ffq_map_task`, `_ffq_attempt` and `_ffq_partition`.",
+        "Add the columns `_ffq_step`, `_ffq_query`, `_ffq_map_task`, `_ffq_attempt` and "
+        "`_ffq_partition`.",
         shown="false",
     )

@@ -22,18 +22,18 @@ class ServeOptions(Options):
         "host",
         text,
         "127.0.0.1",
-        "The address to listen on. One that other machines reach needs `tokens` and TLS, or "
-        "`insecure`.",
+        "The address to listen on. An address that other machines can reach needs `tokens` and "
+        "TLS, or `insecure`.",
         per_call=True,
     )
     port: int = option(
-        "port", number(0, 65535), 8815, "The port; 0: any that is free.", per_call=True
+        "port", number(0, 65535), 8815, "The port; 0 means any free port.", per_call=True
     )
     writable: bool = option(
         "writable",
         boolean,
         False,
-        "Let callers write to the served roots. With `tokens` they need the scope `write` besides.",
+        "Let callers write to the served roots. With `tokens` they also need the scope `write`.",
         per_call=True,
         shown="false",
     )
@@ -41,26 +41,33 @@ class ServeOptions(Options):
         "tokens",
         text,
         "",
-        "A file of bearer tokens, made by `ffq-spark token`. Without one everybody who reaches the "
-        "port may read.",
+        "A file of bearer tokens, written by `ffq-spark token`. Without it, everybody who can "
+        "reach the port may read.",
         per_call=True,
     )
     tls_certificate: str = option(
-        "tlsCertificate", text, "", "A PEM file: the server's certificate and chain.", per_call=True
+        "tlsCertificate",
+        text,
+        "",
+        "A PEM file with the server's certificate and its chain.",
+        per_call=True,
     )
-    tls_key: str = option("tlsKey", text, "", "A PEM file: the certificate's key.", per_call=True)
+    tls_key: str = option(
+        "tlsKey", text, "", "A PEM file with the private key of `tlsCertificate`.", per_call=True
+    )
     tls_client_ca: str = option(
         "tlsClientCa",
         text,
         "",
-        "A PEM file: callers must show a certificate that one of these has signed (mutual TLS).",
+        "A PEM file with certificate authorities. Callers must present a certificate that one of "
+        "them has signed (mutual TLS).",
         per_call=True,
     )
     insecure: bool = option(
         "insecure",
         boolean,
         False,
-        "Listen to other machines without tokens or without TLS.",
+        "Allow an address that other machines can reach without tokens or without TLS.",
         per_call=True,
         shown="false",
     )
@@ -68,89 +75,102 @@ class ServeOptions(Options):
         "serverCredits",
         size,
         1024 * MIB,
-        "Bytes that the server may hold for all readers; each of `maxReaders` has an equal share, "
-        "so that no slow one takes another's. Larger parts are read in pieces.",
+        "Bytes that the server may hold for all readers. Each of `maxReaders` has an equal share, "
+        "so slow readers do not take bytes from others. Larger parts are read in pieces.",
         shown="1GiB",
     )
     max_readers: int = option(
         "maxReaders",
         number(1, 10_000),
         64,
-        "Streams of rows that may be under way at once; others wait in line.",
+        "The maximum number of concurrent streams of rows; further readers wait.",
     )
     max_writers: int = option(
-        "maxWriters", number(1, 1_000), 4, "Uploads that may be under way at once; others wait."
+        "maxWriters",
+        number(1, 1_000),
+        4,
+        "The maximum number of concurrent uploads; further writers wait.",
     )
     max_wait: int = option(
         "maxWait",
         number(0),
         60,
-        "Seconds that a reader or writer waits in line before it is told to try again.",
+        "Seconds that a reader or writer waits before the server asks it to try again later.",
     )
     max_message_bytes: int = option(
         "maxMessageBytes",
         size,
         2 * MIB,
-        "Batches are sent in messages of about this size at most.",
+        "The approximate maximum size of the messages in which batches are sent.",
         shown="2MiB",
     )
     max_upload_bytes: int = option(
-        "maxUploadBytes", size, 64 * MIB, "The largest batch that is taken.", shown="64MiB"
+        "maxUploadBytes",
+        size,
+        64 * MIB,
+        "The maximum size of a batch that the server accepts.",
+        shown="64MiB",
     )
     max_request_bytes: int = option(
         "maxRequestBytes",
         size,
         MIB,
-        "The largest ticket, descriptor or action that is taken.",
+        "The maximum size of a ticket, descriptor or action that the server accepts.",
         shown="1MiB",
     )
     write_buffer_bytes: int = option(
         "writeBufferBytes",
         size,
         64 * MIB,
-        "Memory that one upload may use for rows; what exceeds it goes through local disk.",
+        "Memory that one upload may use for rows. Rows above it are spilled to local disk.",
         shown="64MiB",
     )
     lease_seconds: int = option(
         "producerLease",
         number(1),
         300,
-        "How long a query of a producer counts as alive after its last upload or heartbeat.",
+        "Seconds for which a producer's query counts as alive after its last upload or heartbeat.",
     )
     sql: bool = option(
         "sql",
         boolean,
         False,
-        "Let callers give SQL text to Spark. It can do whatever the Spark session can; without "
-        "this, callers may name views alone.",
+        "Let callers run SQL statements on Spark. A statement can do everything that the Spark "
+        "session can. Without this option, callers may only read views by name.",
         per_call=True,
         shown="false",
     )
     max_queries: int = option(
-        "maxQueries", number(1, 1_000), 4, "Queries that run on Spark at once; others are queued."
+        "maxQueries",
+        number(1, 1_000),
+        4,
+        "The maximum number of statements that run on Spark at once; further ones are queued.",
     )
     max_queued: int = option(
-        "maxQueued", number(0), 100, "Queries that may be queued; further ones are refused."
+        "maxQueued",
+        number(0),
+        100,
+        "The maximum number of queued statements; further ones are refused.",
     )
     query_timeout: int = option(
-        "queryTimeout", number(1), 3600, "Seconds after which a running query is canceled."
+        "queryTimeout", number(1), 3600, "Seconds after which a running statement is canceled."
     )
     results_root: str = option(
         "resultsRoot",
         text,
         "",
-        "Where queries write their results: storage that Spark's executors and the server reach.",
+        "The directory for results of statements. The server and Spark's executors must reach it.",
         per_call=True,
         shown="a temporary directory",
     )
     results_ttl: int = option(
-        "resultsTtl", number(1), 3600, "Seconds after which the result of a query is removed."
+        "resultsTtl", number(1), 3600, "Seconds after which the result of a statement is deleted."
     )
     drain_seconds: int = option(
         "drainSeconds",
         number(0),
         30,
-        "How long the server lets calls finish when it is told to stop (SIGTERM).",
+        "Seconds that the server gives running calls to finish after it receives SIGTERM.",
     )
     metrics_port: int | None = option(
         "metricsPort",

@@ -1,4 +1,4 @@
-"""What each `spark.ffq.*` setting of a session is for: reads, writes, the plugin, or nothing."""
+"""Check the `spark.ffq.*` settings of a session against the declared options and settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ffq_spark.options.writing import WriteOptions
 from ffq_spark.shared_names import PluginSetting, constants
 
 PLUGIN_SETTINGS = tuple(str(name) for name in constants(PluginSetting).values())
-"""Names below `spark.ffq.` that the plugin itself reads."""
+"""The settings below `spark.ffq.` that only the plugin reads."""
 
 _KINDS: tuple[type[Options], ...] = (WriteOptions, ReadOptions, ServeOptions)
 
@@ -35,35 +35,35 @@ def known_names() -> tuple[str, ...]:
 
 
 def unknown_settings(names: Iterable[str]) -> dict[str, str]:
-    """Find settings below `spark.ffq.` that nothing declares, each with the nearest known one.
+    """Find undeclared settings below `spark.ffq.`, each with the most similar declared one.
 
     >>> unknown_settings(["spark.ffq.verif", "spark.ffq.verify", "spark.ffq.storage.key"])
     {'spark.ffq.verif': 'spark.ffq.verify'}
     """
     known = {name.lower(): CONF_PREFIX + name for name in known_names()}
-    found = {}
+    unknown = {}
     for name in names:
         key = name.removeprefix(CONF_PREFIX).lower()
         if name.startswith(CONF_PREFIX) and key not in known and not key.startswith(STORAGE_PREFIX):
             near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-            found[name] = known[near[0]] if near else ""
-    return found
+            unknown[name] = known[near[0]] if near else ""
+    return unknown
 
 
 def call_only_settings(names: Iterable[str]) -> list[str]:
-    """Find settings below `spark.ffq.` that name an option which no session can give.
+    """Find settings below `spark.ffq.` that have no effect: options of one call or of the service.
 
     >>> call_only_settings(["spark.ffq.keys", "spark.ffq.verify"])
     ['spark.ffq.keys']
     """
     kinds = (WriteOptions, ReadOptions)
-    counting = {name.lower() for kind in kinds for name in session_options(kind)}
-    options = {f.metadata["name"].lower() for kind in _KINDS for f in kind.declared()} - counting
+    effective = {name.lower() for kind in kinds for name in session_options(kind)}
+    options = {f.metadata["name"].lower() for kind in _KINDS for f in kind.declared()} - effective
     return [name for name in names if name.removeprefix(CONF_PREFIX).lower() in options]
 
 
 def refuse_unknown_settings(names: Iterable[str]) -> None:
-    """Raise UnknownOption for the first setting below `spark.ffq.` that nothing declares."""
+    """Raise UnknownOption for the first undeclared setting below `spark.ffq.`."""
     for name, near in unknown_settings(names).items():
         hint = f"; did you mean {near}?" if near else ""
-        raise UnknownOption(f"no setting has the name {name}{hint}", option=name)
+        raise UnknownOption(f"ffq_spark has no setting {name}{hint}", option=name)

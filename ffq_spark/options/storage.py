@@ -1,4 +1,4 @@
-"""Options that go to the storage client as they are."""
+"""Collect the options and settings that are passed to the storage client."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STORAGE_PREFIX = Setting.STORAGE
 def storage_options(
     given: Mapping[str, str], conf: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """What goes to the storage client: `storage.key`, `storage.client_kwargs.region_name`, ….
+    """Collect `storage.key`, `storage.client_kwargs.region_name`, … as the client's arguments.
 
     >>> storage_options({"storage.endpoint_url": "http://127.0.0.1:1", "storage.anon": "true"})
     {'endpoint_url': 'http://127.0.0.1:1', 'anon': True}
@@ -27,18 +27,19 @@ def storage_options(
         if name.startswith(CONF_PREFIX)
     }
     values = {**ambient, **given}
-    found: dict[str, Any] = {}
-    # A group given as JSON comes before the values that are added to it.
+    arguments: dict[str, Any] = {}
+    # Shorter names first: a group given as JSON must exist before values are added to it.
     for name in sorted(values, key=lambda name: name.count(".")):
         if name.lower().startswith(STORAGE_PREFIX):
             *parents, leaf = name[len(STORAGE_PREFIX) :].split(".")
-            place = found
+            group = arguments
             for parent in parents:
-                place = place.setdefault(parent, {})
-                if not isinstance(place, dict):
-                    raise BadOption("both a value and a group of values", option=name)
-            place[leaf] = _storage_value(name, values[name])
-    return found
+                group = group.setdefault(parent, {})
+                if not isinstance(group, dict):
+                    message = f"{parent} is given both as a value and as a group of values"
+                    raise BadOption(message, option=name)
+            group[leaf] = _storage_value(name, values[name])
+    return arguments
 
 
 def _storage_value(name: str, value: str) -> Any:
@@ -48,6 +49,7 @@ def _storage_value(name: str, value: str) -> Any:
         try:
             return json.loads(value)
         except ValueError:
-            # The value may be a secret: it is not repeated.
-            raise BadOption("not valid JSON", option=name) from None
+            # The message does not repeat the value, which may be a secret.
+            message = "the value begins like JSON but is not valid JSON"
+            raise BadOption(message, option=name) from None
     return value

@@ -26,15 +26,16 @@ class WriteOptions(Options):
         "keys",
         names,
         (),
-        "Columns that decide a row's partition, separated by commas. Needed for the first write "
-        "unless `partitions` is 1; later writes take the exchange's own.",
+        "The columns that determine a row's partition, separated by commas. The first write needs "
+        "them unless `partitions` is 1. Later writes use those of the exchange.",
         per_call=True,
     )
     partitions: int | None = option(
         "partitions",
         number(1, MAX_PARTITIONS),
         None,
-        f"Number of reduce partitions, 1 to {MAX_PARTITIONS}. Later writes take the exchange's.",
+        f"The number of reduce partitions, 1 to {MAX_PARTITIONS}. Later writes use that of the "
+        "exchange.",
         per_call=True,
         shown="1 without keys",
     )
@@ -42,8 +43,8 @@ class WriteOptions(Options):
         "hash",
         one_of("spark", "ffq"),
         "",
-        "`spark`: Murmur3, placement equals `pmod(hash(keys), partitions)`. `ffq`: SipHash-1-3 as "
-        "FFQ places rows.",
+        "How rows are assigned to partitions. `spark`: Murmur3, the same as "
+        "`pmod(hash(keys), partitions)` in Spark. `ffq`: SipHash-1-3, the same as in FFQ.",
         per_call=True,
         shown="spark",
     )
@@ -51,15 +52,15 @@ class WriteOptions(Options):
         "compression",
         one_of("none", "lz4", "zstd"),
         "none",
-        "Of Arrow buffers (`payload=arrow`) or of whole frames (`payload=ffqs`). FFQ reads "
-        "compressed parts only as `ffqs`.",
+        "`none`, `lz4` or `zstd`: compresses the Arrow buffers with `payload=arrow`, and whole "
+        "frames with `payload=ffqs`. FFQ reads compressed parts only with `ffqs`.",
     )
     layout: str = option(
         "layout",
         one_of("parts", "packed"),
         "parts",
-        "`parts`: a file for each partition of a map task, as FFQ has them. `packed`: one file for "
-        "all partitions of a map task, far fewer requests on an object store.",
+        "`parts`: a file for each partition of a map task, as in FFQ. `packed`: one file for all "
+        "partitions of a map task, which needs far fewer requests on an object store.",
     )
     payload: str = option(
         "payload",
@@ -71,37 +72,38 @@ class WriteOptions(Options):
         "weightColumn",
         text,
         "",
-        "A column of signed integers that makes the rows a Z-set: a row counts as often as the sum "
-        "of its weights says, and -1 takes back what 1 gave. Later writes take the exchange's own.",
+        "A column of signed integers that makes the rows a Z-set: the sum of the weights of equal "
+        "rows is their count, so -1 retracts a row that was written with 1. Later writes use that "
+        "of the exchange.",
         per_call=True,
     )
     sort_by: tuple[str, ...] = option(
         "sortBy",
         names,
         (),
-        "Columns by which the rows of each part are sorted: ascending, nulls first.",
+        "The columns by which the rows of each part are sorted, ascending and nulls first.",
         per_call=True,
     )
     statistics: tuple[str, ...] = option(
         "statistics",
         names,
         ("auto",),
-        "Columns with min and max for each part: `auto` (fixed-width columns, the first 32), "
-        "`all`, `none`, or names.",
+        "The columns for which the manifest has the minimum and maximum of each part: `auto` (the "
+        "first 32 columns of fixed width), `all`, `none`, or names.",
         shown="auto",
     )
     max_buffer_bytes: int = option(
         "maxBufferBytes",
         size,
         256 * MIB,
-        "Memory that one write task may use for rows; what exceeds it goes through local disk.",
+        "Memory that one write task may use for rows. Rows above it are spilled to local disk.",
         shown="256MiB",
     )
     query: int | None = option(
         "query",
         number(0),
         None,
-        "The number of this write's query. Each is used once, for ever.",
+        "The number of this write's query. A number can be used only once in an exchange.",
         per_call=True,
         shown="new, ascending in time",
     )
@@ -112,7 +114,7 @@ class WriteOptions(Options):
         "initiator",
         safe_name,
         "",
-        "Who makes the write. The plugin sets it, with `query` and `leaseSeconds`.",
+        "The process that makes the write. The plugin sets it, with `query` and `leaseSeconds`.",
         per_call=True,
         shown="new",
     )
@@ -120,50 +122,52 @@ class WriteOptions(Options):
         "leaseSeconds",
         number(0),
         0,
-        "How long the initiator counts as alive after its last sign of life; 0: it gives none.",
+        "Seconds for which the initiator counts as alive after it has renewed its lease; 0 means "
+        "that it has no lease.",
         per_call=True,
     )
     stream_id: str = option(
         "streamId",
         safe_name,
         "",
-        "The stream that a batch belongs to: its batches become steps in order, each once. It "
-        "belongs to one streaming query or `streamRun`.",
+        "The stream that the batch belongs to. The batches of a stream become steps in order, each "
+        "of them once. A stream belongs to one streaming query or `streamRun`.",
         per_call=True,
-        shown="of a streaming query its own id",
+        shown="the id of the streaming query",
     )
     batch: int | None = option(
         "batch",
         number(0),
         None,
-        "With `streamId`, in a batch write: the number of the batch. Run again it changes nothing.",
+        "With `streamId`, in a batch write: the number of the batch. Writing the same batch again "
+        "changes nothing.",
         per_call=True,
-        shown="Spark's, of a streaming query",
+        shown="the micro-batch of the streaming query",
     )
     stream_run: str = option(
         "streamRun",
         safe_name,
         "",
-        "With `streamId` and `batch`: a name for the numbering, which owns the stream. Keep it for "
-        "as long as a number means the same batch; choose a new one when the numbers begin anew. "
-        "Batch writes without one, outside of foreachBatch, are all one owner.",
+        "With `streamId` and `batch`: the name of the batch numbering, which owns the stream. Keep "
+        "it for as long as a number means the same batch, and choose a new one when the numbers "
+        "start again. Batch writes without it, outside of foreachBatch, are a single owner.",
         per_call=True,
-        shown="in foreachBatch the streaming query's id",
+        shown="in foreachBatch: the id of the streaming query",
     )
     on_mismatch: str = option(
         "onMismatch",
         one_of("warn", "fail", "ignore"),
         "",
-        "What to do if a batch that is run again gives other rows than the first time: `fail`, "
-        "`warn` or `ignore` that they are discarded. The first run's rows stay in any case.",
-        shown="fail; of a streaming query warn",
+        "What to do if a batch is written again with other rows: `fail`, `warn` or `ignore`. The "
+        "rows of the first write always stay, and the others are discarded.",
+        shown="fail; in a streaming query: warn",
     )
     takeover: bool = option(
         "takeover",
         boolean,
         False,
-        "Take a stream over from its owner, another streaming query or `streamRun`, which may then "
-        "write to it no more.",
+        "Take over a stream from its owner, which is another streaming query or `streamRun` and "
+        "cannot write to the stream from then on.",
         per_call=True,
         shown="false",
     )
@@ -171,15 +175,15 @@ class WriteOptions(Options):
         "requireOffsets",
         boolean,
         False,
-        "Refuse a batch whose source offsets cannot be recorded; they are found through the option "
-        "`checkpointLocation`.",
+        "Refuse a batch whose source offsets cannot be recorded. They are read from the Spark "
+        "checkpoint in the option `checkpointLocation`.",
         shown="false",
     )
     unsafe_commit: bool = option(
         "unsafeCommit",
         boolean,
         False,
-        "Allow a store that cannot create a file only if it does not exist. Two writers at once "
-        "may then lose a step.",
+        "Allow a store that cannot create a file atomically if it does not exist. Two concurrent "
+        "writers may then lose a step.",
         shown="false",
     )

@@ -45,7 +45,7 @@ def test_the_target_decides_about_tasks() -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--bytes=nonsense"], "not a size"),
+        (["--bytes=nonsense"], "must be a size"),
         (["--bytes=100"], "FFQ_BAD_OPTION"),
         (["--partitions=10001"], "FFQ_BAD_OPTION"),
         (["--maps=0"], "--maps"),
