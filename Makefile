@@ -67,7 +67,7 @@ bench-storage: java setup bench-setup
 bench-setup: setup
 	@$(BIN)/python -m pip install --quiet --editable '.[bench]'
 
-check: setup
+check: java setup
 	@echo "== ruff, mypy, import-linter, deptry, codespell, Scala sources, generated pages"
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -82,7 +82,7 @@ check: setup
 jar: java setup
 	@$(BIN)/python jars/build.py
 
-docs: setup
+docs: java setup
 	@$(BIN)/python docs/generate.py
 
 clean:

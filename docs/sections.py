@@ -1,4 +1,4 @@
-"""Generate sections of docs/architecture.md: the diagram of layers and the table of rooms."""
+"""Generate sections of docs/architecture.md: layers, rooms, and walks through the code."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+
+from walks.page import walks
 
 TOP = Path(__file__).parent.parent
 PACKAGE = "ffq_spark"
@@ -21,7 +23,7 @@ flowchart TD
 
 def fill(text: str) -> str:
     """Replace the generated sections of the page, each between two comments."""
-    for name, section in (("layers", layers()), ("rooms", rooms())):
+    for name, section in (("layers", layers()), ("rooms", rooms()), ("walks", walks())):
         marked = re.compile(f"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
         text = marked.sub(lambda match, new=section: match[1] + new + match[2], text)
     return text

@@ -1,0 +1,89 @@
+"""Show walks in Markdown: a diagram of the rooms, then the functions in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from walks.trace import Function, trace_scenes
+from walks.walk import Station, room_of, room_ranks, upward_calls, walk
+
+SETUP = Path(__file__).parents[2] / "setup.cfg"
+
+TITLES = {
+    "write": "Write",
+    "read": "Read",
+    "gc": "Garbage collection",
+    "micro-batch": "Micro-batch",
+}
+CALLS = {
+    "write": 'df.write.format("ffqshuffle").mode("append").save(root)',
+    "read": 'spark.read.format("ffqshuffle").load(root).collect()',
+    "gc": "Exchange(root).gc()",
+    "micro-batch": 'stream.writeStream.format("ffqshuffle").start(root)',
+}
+OUTSIDE = {"gc": "user"}
+SHOWN_BY_WRITE = {"micro-batch": ("write_attempt",)}
+
+
+def walks() -> str:
+    """Trace the scenes and show each as a walk; fail if a room calls one above it.
+
+    What `write_attempt` calls is shown in the walk of a write only.
+    """
+    scenes, ranks = trace_scenes(), room_ranks(SETUP)
+    for calls in scenes.values():
+        for call in upward_calls(calls, ranks):
+            raise SystemExit(f"{call.caller} calls {call.function} of a room above its own")
+    return "\n" + "\n".join(
+        section(scene, walk(calls, SHOWN_BY_WRITE.get(scene, ())))
+        for scene, calls in scenes.items()
+    )
+
+
+def section(scene: str, stations: Sequence[Station]) -> str:
+    """Show one walk: its call, a diagram of the rooms that it enters, and its functions."""
+    outside = OUTSIDE.get(scene, "Spark")
+    modules = len({station.function.module for station in stations})
+    return f"""### {TITLES[scene]}
+
+`{CALLS[scene]}`: {len(stations)} functions in {modules} modules.
+
+```mermaid
+sequenceDiagram
+{diagram(stations, outside)}
+```
+
+| function | what it does | changes on storage |
+|---|---|---|
+{table(stations)}
+"""
+
+
+def diagram(stations: Sequence[Station], outside: str) -> str:
+    """Draw each call from one room to another."""
+    hops = [
+        (room_of(station.caller.module) if station.caller else outside, station)
+        for station in stations
+    ]
+    rooms = dict.fromkeys(name for source, station in hops for name in (source, station.room))
+    lines = [f"    participant {room}" for room in rooms]
+    lines += [
+        f"    {source}->>{station.room}: {station.function.name}"
+        for source, station in hops
+        if source != station.room
+    ]
+    return "\n".join(lines)
+
+
+def table(stations: Sequence[Station]) -> str:
+    """List the functions; each is indented below the one that calls it."""
+    depths: dict[Function, int] = {}
+    lines = []
+    for station in stations:
+        depth = depths.get(station.caller, -1) + 1 if station.caller else 0
+        depths[station.function] = depth
+        module = station.function.module.removeprefix("ffq_spark.")
+        name = f"{'&emsp;' * depth}`{module}` **{station.function.name}**"
+        lines.append(f"| {name} | {station.summary} | {', '.join(station.effects)} |")
+    return "\n".join(lines)

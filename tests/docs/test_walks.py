@@ -1,0 +1,86 @@
+"""The walks of docs/architecture.md are made of what a trace says, and find calls that go up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from walks.page import section
+from walks.trace import Call, Function, read_calls
+from walks.walk import generic, room_of, room_ranks, upward_calls, walk
+
+ROOT = Path(__file__).parents[2]
+COMMIT = Function("ffq_spark.spark.writer", "ExchangeWriter.commit")
+LEDGER = Function("ffq_spark.exchange.ledger.ledger", "Ledger.begin")
+PRIVATE = Function("ffq_spark.exchange.ledger.ledger", "Ledger._founding")
+CREATE = Function("ffq_spark.store.store", "Store.create_once")
+
+
+def call(
+    function: Function, *callers: Function, path: str = "", is_generator: bool = False
+) -> Call:
+    return Call(0, is_generator, path, function, callers)
+
+
+CALLS = [
+    call(COMMIT),
+    call(LEDGER, COMMIT),
+    call(PRIVATE, LEDGER, COMMIT),
+    call(CREATE, PRIVATE, LEDGER, COMMIT, path="_ffq/queries/3764416710536901045.json"),
+    call(LEDGER, COMMIT),
+]
+
+
+def test_a_walk_lists_what_other_modules_enter_and_what_it_changes_on_storage() -> None:
+    stations = walk(CALLS)
+    assert [station.function for station in stations] == [COMMIT, LEDGER]
+    assert [station.caller for station in stations] == [None, COMMIT]
+    assert stations[1].effects == ("create `_ffq/queries/<query>.json`",)
+    assert stations[1].summary.startswith("Open a query")
+
+
+def test_functions_below_a_folded_one_are_left_out() -> None:
+    assert [s.function for s in walk(CALLS, ("ExchangeWriter.commit",))] == [COMMIT]
+
+
+def test_a_section_draws_each_change_of_room() -> None:
+    text = section("write", walk(CALLS))
+    assert "Spark->>spark: ExchangeWriter.commit" in text
+    assert "spark->>exchange.ledger: Ledger.begin" in text
+    assert "&emsp;`exchange.ledger.ledger` **Ledger.begin**" in text
+
+
+@pytest.mark.parametrize(
+    ("module", "room"),
+    [
+        ("ffq_spark.exchange.write.buffer", "exchange.write"),
+        ("ffq_spark.exchange.exchange", "exchange"),
+        ("ffq_spark.spark.writer", "spark"),
+        ("ffq_spark.conf", "conf"),
+    ],
+)
+def test_rooms_are_packages_within_the_exchange_and_top_packages_elsewhere(
+    module: str, room: str
+) -> None:
+    assert room_of(module) == room
+
+
+def test_a_call_to_a_room_above_is_found() -> None:
+    ranks = room_ranks(ROOT / "setup.cfg")
+    down, up = call(LEDGER, COMMIT), call(COMMIT, LEDGER)
+    pulled = call(COMMIT, LEDGER, is_generator=True)
+    assert upward_calls([down, up, pulled], ranks) == [up]
+
+
+def test_paths_are_named_by_what_their_numbers_mean() -> None:
+    part = "shuffle/3764416710536901045/0/3/17/part-5.ipc"
+    assert generic(part) == "shuffle/<query>/<stage>/<map>/<attempt>/part-<reduce>.ipc"
+    assert generic("_ffq/steps/00000000000000000001.json") == "_ffq/steps/<step>.json"
+    batch = "_ffq/streams/9d777490-8d2f/000001/00000000000000000000.json"
+    assert generic(batch) == "_ffq/streams/<stream>/<epoch>/<batch>.json"
+
+
+def test_a_trace_is_read_as_it_was_written(tmp_path: Path) -> None:
+    names = [f"{f.module}:{f.name}" for f in (CREATE, LEDGER)]
+    (tmp_path / "1.tsv").write_text("\t".join(["7", "function", "a.json", *names]) + "\n")
+    assert list(read_calls(tmp_path)) == [Call(7, False, "a.json", CREATE, (LEDGER,))]
