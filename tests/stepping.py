@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from ffq_spark.store import Directory, Entry, Store
+from ffq_spark.store import Directory, Entry, Leftover, Store
 from ffq_spark.store.backend import Skip
 from ffq_spark.store.local import LocalBackend
 
@@ -106,8 +106,11 @@ class SharedFiles(LocalBackend):
                 inside = (p for p in self._files if p.rpartition("/")[0] == directory)
                 yield Directory(directory, [(p, len(self._files[p])) for p in inside])
 
-    def remove_leftovers(self, before_ms: int, spared: Callable[[str], bool], dry_run: bool) -> int:
-        return 0
+    def leftovers(self, before_ms: int) -> Iterator[Leftover]:
+        yield from ()
+
+    def delete_leftover(self, leftover: Leftover) -> None:
+        self.delete(leftover.path)
 
     def clock_ms(self) -> int | None:
         return None

@@ -110,6 +110,19 @@ def spark_attempt(task_attempt_id: int) -> int:
     return task_attempt_id + 1
 
 
+ATTEMPT_DEPTH = len(AttemptId(0, 0, 0, 0).directory.split("/"))
+"""How many names the path of an attempt directory has."""
+
+
+def is_in_attempt(directory: str) -> bool:
+    """Return whether a directory is an attempt directory or lies in one.
+
+    >>> is_in_attempt("shuffle/7/0/3/1"), is_in_attempt("shuffle/7/0/3")
+    (True, False)
+    """
+    return directory.count("/") >= ATTEMPT_DEPTH - 1
+
+
 def parse_number(name: str) -> int | None:
     """Parse a canonical decimal number; return None for other names (`_tmp-1`, `007`).
 

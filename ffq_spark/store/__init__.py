@@ -2,6 +2,6 @@
 
 from ffq_spark.store.credits import Credits
 from ffq_spark.store.prefetch import ReadTotals
-from ffq_spark.store.store import Directory, Entry, Store
+from ffq_spark.store.store import Directory, Entry, Leftover, Store
 
-__all__ = ["Credits", "Directory", "Entry", "ReadTotals", "Store"]
+__all__ = ["Credits", "Directory", "Entry", "Leftover", "ReadTotals", "Store"]

@@ -28,6 +28,13 @@ class Directory(NamedTuple):
     files: list[tuple[str, int]]
 
 
+class Leftover(NamedTuple):
+    """What an interrupted write leaves: a temporary file, or an upload of a path by its id."""
+
+    path: str
+    upload: str = ""
+
+
 class Backend(Protocol):
     """A local directory or an object store. Missing files raise FileNotFoundError."""
 
@@ -64,11 +71,11 @@ class Backend(Protocol):
         An object store may yield a directory in several pieces, and has no empty directories.
         """
 
-    def remove_leftovers(self, before_ms: int, spared: Skip, dry_run: bool) -> int:
-        """Delete temporary files and unfinished uploads older than a moment, and count them.
+    def leftovers(self, before_ms: int) -> Iterator[Leftover]:
+        """Yield temporary files and unfinished uploads older than a moment."""
 
-        Uploads of paths for which `spared` is true are kept.
-        """
+    def delete_leftover(self, leftover: Leftover) -> None:
+        """Delete a temporary file or abort an upload, if it still exists."""
 
     def clock_ms(self) -> int | None:
         """Return the time of the clock that dates files and uploads; None if unknown."""

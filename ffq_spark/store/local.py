@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 
 from ffq_spark.format.paths import RECORDS
-from ffq_spark.store.backend import Directory, Entry, Skip
+from ffq_spark.store.backend import Directory, Entry, Leftover, Skip
 
 _SMALL = 64 << 10
 _LARGEST_PIECE = 1 << 30
@@ -127,19 +127,18 @@ class LocalBackend:
             return None
         return modified_ms
 
-    def remove_leftovers(self, before_ms: int, spared: Skip, dry_run: bool) -> int:
-        count = 0
-        # Only records are written aside first; data may be a million files.
+    def leftovers(self, before_ms: int) -> Iterator[Leftover]:
+        # Only records are written to a temporary file first; data may be a million files.
         for directory, _, names in os.walk(self.url(RECORDS)):
             for name in names:
                 if name.startswith(".") and name.endswith(".tmp"):
                     full = os.path.join(directory, name)
                     with contextlib.suppress(FileNotFoundError):
                         if os.stat(full).st_mtime_ns // 1_000_000 < before_ms:
-                            count += 1
-                            if not dry_run:
-                                os.unlink(full)
-        return count
+                            yield Leftover(os.path.relpath(full, self.url("")))
+
+    def delete_leftover(self, leftover: Leftover) -> None:
+        self.delete(leftover.path)
 
     def scan(self, path: str) -> Iterator[Entry]:
         try:

@@ -12,7 +12,7 @@ from typing import Any
 import fsspec
 
 from ffq_spark.errors import BadOption
-from ffq_spark.store.backend import Directory, Entry, Skip
+from ffq_spark.store.backend import Directory, Entry, Leftover, Skip
 from ffq_spark.store.multipart import BLOCKS_AT_ONCE, PART_BYTES, blocks
 from ffq_spark.store.redaction import scrub
 from ffq_spark.store.retry import CutShort, Policy, error_code
@@ -192,8 +192,11 @@ class RemoteBackend:
             if info["type"] != "directory" and file.startswith(f"{path}/"):
                 yield file, int(info.get("size") or 0)
 
-    def remove_leftovers(self, before_ms: int, spared: Skip, dry_run: bool) -> int:
-        return 0
+    def leftovers(self, before_ms: int) -> Iterator[Leftover]:
+        yield from ()
+
+    def delete_leftover(self, leftover: Leftover) -> None:
+        self.delete(leftover.path)
 
     def clock_ms(self) -> int | None:
         return None

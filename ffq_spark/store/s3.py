@@ -14,7 +14,7 @@ from fsspec.asyn import sync
 
 from ffq_spark.errors import BadOption
 from ffq_spark.format.paths import DATA, RECORDS
-from ffq_spark.store.backend import Entry, Skip
+from ffq_spark.store.backend import Entry, Leftover
 from ffq_spark.store.multipart import upload
 from ffq_spark.store.remote import BULK, RemoteBackend
 from ffq_spark.store.retry import CutShort
@@ -112,23 +112,20 @@ class S3Backend(RemoteBackend):
             return None
         return int(date.timestamp() * 1000)
 
-    def remove_leftovers(self, before_ms: int, spared: Skip, dry_run: bool) -> int:
+    def leftovers(self, before_ms: int) -> Iterator[Leftover]:
         # Only below these prefixes: the root may also hold files of other programs.
-        places = (DATA, RECORDS)
-        return sum(self._abort_uploads(path, before_ms, spared, dry_run) for path in places)
+        for path in (DATA, RECORDS):
+            place = self._place(path)
+            for begun in self._uploads(place["Bucket"], f"{place['Key']}/"):
+                if begun["Initiated"].timestamp() * 1000 < before_ms:
+                    name = path + begun["Key"].removeprefix(place["Key"])
+                    yield Leftover(name, begun["UploadId"])
 
-    def _abort_uploads(self, path: str, before_ms: int, spared: Skip, dry_run: bool) -> int:
-        place, count = self._place(path), 0
-        for old in self._uploads(place["Bucket"], f"{place['Key']}/"):
-            name = path + old["Key"].removeprefix(place["Key"])
-            if old["Initiated"].timestamp() * 1000 >= before_ms or spared(name):
-                continue
-            count += 1
-            if not dry_run:
-                one = {"Key": old["Key"], "UploadId": old["UploadId"]}
-                with contextlib.suppress(FileNotFoundError):
-                    self._call("abort_multipart_upload", Bucket=place["Bucket"], **one)
-        return count
+    def delete_leftover(self, leftover: Leftover) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._call(
+                "abort_multipart_upload", **self._place(leftover.path), UploadId=leftover.upload
+            )
 
     def _uploads(self, bucket: str, prefix: str) -> Iterator[Any]:
         """Yield all unfinished multipart uploads below a prefix."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ffq_spark.errors import FfqError, StoreFailed, StoreUnsafe
 from ffq_spark.format import paths
-from ffq_spark.store.backend import Backend, Directory, Entry, Skip
+from ffq_spark.store.backend import Backend, Directory, Entry, Leftover, Skip
 from ffq_spark.store.credits import Credits
 from ffq_spark.store.local import LocalBackend
 from ffq_spark.store.location import open_backend
@@ -22,7 +22,7 @@ from ffq_spark.store.redaction import scrub
 from ffq_spark.store.retry import GaveUp
 from ffq_spark.store.uploads import ParallelUploads, SerialUploads
 
-__all__ = ["Directory", "Entry", "Store"]
+__all__ = ["Directory", "Entry", "Leftover", "Store"]
 
 UNSAFE = "unsafe"
 _READERS = 16
@@ -235,15 +235,15 @@ class Store:
         with self._storing("read", ""):
             return self._backend.clock_ms()
 
-    def remove_leftovers(
-        self, before_ms: int, *, dry_run: bool, spared: Skip = lambda _: False
-    ) -> int:
-        """Delete temporary files and unfinished uploads older than a moment, and count them.
-
-        Uploads of paths for which `spared` is true are kept.
-        """
+    def leftovers(self, before_ms: int) -> Iterator[Leftover]:
+        """Yield temporary files and unfinished uploads older than a moment."""
         with self._storing("list", ""):
-            return self._backend.remove_leftovers(before_ms, spared, dry_run)
+            yield from self._backend.leftovers(before_ms)
+
+    def delete_leftover(self, leftover: Leftover) -> None:
+        """Delete a temporary file or abort an upload, if it still exists."""
+        with self._storing("delete", leftover.path):
+            self._backend.delete_leftover(leftover)
 
     def scan(self, path: str) -> Iterator[Entry]:
         """Yield a directory's children in any order; nothing if it does not exist."""

@@ -13,7 +13,7 @@ from conftest import Place
 from s3proxy import Fault, S3Proxy, on
 
 from ffq_spark.errors import StoreFailed
-from ffq_spark.store import Store
+from ffq_spark.store import Leftover, Store
 from ffq_spark.store import multipart as multipart_module
 from ffq_spark.store import remote as remote_module
 from ffq_spark.store.multipart import blocks, upload
@@ -34,7 +34,11 @@ def body_of(seed: int, size: int) -> list[bytes]:
 
 def unfinished(store: Store) -> int:
     """Uploads that were begun below this root and not ended."""
-    return store.remove_leftovers(int(time.time() * 1000) + 86_400_000, dry_run=True)
+    return len(list(leftovers(store)))
+
+
+def leftovers(store: Store) -> Iterator[Leftover]:
+    return store.leftovers(int(time.time() * 1000) + 86_400_000)
 
 
 @pytest.fixture
@@ -96,7 +100,8 @@ def test_a_completion_that_never_happened_is_no_success(store: Store, proxy: S3P
 
     def given_up() -> Iterator[bytes]:
         yield from body_of(4, 3 * SMALL)
-        store.remove_leftovers(int(time.time() * 1000) + 86_400_000, dry_run=False)
+        for leftover in leftovers(store):
+            store.delete_leftover(leftover)
         yield b"the last part"
 
     with pytest.raises(StoreFailed):

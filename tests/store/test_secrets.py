@@ -15,7 +15,7 @@ from s3proxy import Fault, S3Proxy
 
 from ffq_spark.errors import BadOption, StoreFailed
 from ffq_spark.exchange.exchange import Exchange
-from ffq_spark.store import Store
+from ffq_spark.store import Leftover, Store
 from ffq_spark.store.location import open_backend
 from ffq_spark.store.redaction import scrub
 from ffq_spark.store.s3 import S3Backend
@@ -187,7 +187,8 @@ VERBS: dict[str, Callable[[Store], Any]] = {
     "delete_many": lambda store: store.delete_many(["f"]),
     "scan": lambda store: list(store.scan("d")),
     "tree": lambda store: list(store.tree("d")),
-    "remove_leftovers": lambda store: store.remove_leftovers(0, dry_run=True),
+    "leftovers": lambda store: list(store.leftovers(0)),
+    "delete_leftover": lambda store: store.delete_leftover(Leftover("f", "upload")),
     "probe": lambda store: store.probe_create_once(),
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -15,10 +15,7 @@ from ffq_spark.format import paths
 from ffq_spark.format.index import Chunk, IndexEntry, MapTaskIndex
 from ffq_spark.format.manifest import PART_FIELDS, with_file_ends
 from ffq_spark.format.paths import AttemptId
-from ffq_spark.format.records import StepBody
 from ffq_spark.store import Store
-
-_ATTEMPT_DEPTH = len(AttemptId(0, 0, 0, 0).directory.split("/"))
 
 CHUNKS_FIELD = pa.field(
     "chunks", pa.list_(pa.struct([(name, pa.int64()) for name in Chunk.__dataclass_fields__]))
@@ -56,26 +53,6 @@ def stored_attempts(
                 yield AttemptId(query, stage, task, attempt)
 
 
-def registered_in(body: StepBody) -> Callable[[str], bool]:
-    """Make a predicate: whether a directory is or lies in an attempt that the step registered."""
-    registered = body.registered
-
-    def is_registered(directory: str) -> bool:
-        names = directory.split("/")
-        if len(names) < _ATTEMPT_DEPTH:
-            return False
-        _, query, stage, map_task, attempt = names[:_ATTEMPT_DEPTH]
-        number = paths.parse_number(map_task)
-        registered_attempt = registered.get(number) if number is not None else None
-        return (query, stage, attempt) == (
-            str(body.query),
-            str(body.stage),
-            str(registered_attempt),
-        )
-
-    return is_registered
-
-
 def attempt_directory(path: str) -> str | None:
     """Return the attempt directory that contains a file or directory, or None.
 
@@ -83,17 +60,8 @@ def attempt_directory(path: str) -> str | None:
     ('shuffle/7/0/3/1', None)
     """
     names = path.split("/")
-    inside = len(names) > _ATTEMPT_DEPTH and names[0] == paths.DATA
-    return "/".join(names[:_ATTEMPT_DEPTH]) if inside else None
-
-
-def is_in_attempt(directory: str) -> bool:
-    """Return whether a directory is an attempt directory or lies in one.
-
-    >>> is_in_attempt("shuffle/7/0/3/1"), is_in_attempt("shuffle/7/0/3")
-    (True, False)
-    """
-    return directory.count("/") >= _ATTEMPT_DEPTH - 1
+    inside = len(names) > paths.ATTEMPT_DEPTH and names[0] == paths.DATA
+    return "/".join(names[: paths.ATTEMPT_DEPTH]) if inside else None
 
 
 def read_index(store: Store, id: AttemptId) -> MapTaskIndex | None:

@@ -191,8 +191,8 @@ class _GcRun:
             yield from self._delete_query(outcome.query)
             return
         files_before = self._report.files
-        is_registered = stored.registered_in(outcome.step)
-        stale = self._store.tree(f"{paths.DATA}/{outcome.query}", skip=is_registered)
+        step = outcome.step
+        stale = self._store.tree(f"{paths.DATA}/{outcome.query}", skip=step.is_registered)
         yield from delete_directories(self._store, stale, self._report)
         if claim is Claim.WON and self._report.files == files_before:
             self._rechecks.postpone(outcome.query, outcome.at_ms)
@@ -240,13 +240,8 @@ class _GcRun:
 
     def _registered_directories(self, body: StepBody) -> Iterator[Directory]:
         """Yield the attempts that a step names, and the directories that contain them."""
-        is_registered = stored.registered_in(body)
-
-        def is_stale(directory: str) -> bool:
-            return stored.is_in_attempt(directory) and not is_registered(directory)
-
-        for directory in self._store.tree(f"{paths.DATA}/{body.query}", skip=is_stale):
-            files = directory.files if is_registered(directory.path) else []
+        for directory in self._store.tree(f"{paths.DATA}/{body.query}", skip=body.is_stale):
+            files = directory.files if body.is_registered(directory.path) else []
             yield Directory(directory.path, files)
 
     def _is_live(self, path: str) -> bool:
@@ -263,9 +258,11 @@ class _GcRun:
         before = self._now - max(self._ttl_ms, _LEFTOVER_MS)
         dry_run = self._report.dry_run
         with self._problems_of("leftovers"):
-            self._report.leftovers += self._store.remove_leftovers(
-                before, dry_run=dry_run, spared=self._is_live
-            )
+            for leftover in self._store.leftovers(before):
+                if not self._is_live(leftover.path):
+                    self._report.leftovers += 1
+                    if not dry_run:
+                        self._store.delete_leftover(leftover)
         for entry in self._store.list(paths.LEASES):
             with self._problems_of(f"lease {entry.name}"):
                 initiator = entry.name.removesuffix(".json")

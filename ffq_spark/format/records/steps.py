@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ffq_spark.format import paths
 from ffq_spark.format.records.json_record import JsonRecord
 from ffq_spark.format.records.streams import Offsets, StreamBatch
 from ffq_spark.format.registered import Registered, Run
@@ -55,6 +56,20 @@ class StepBody(JsonRecord):
             for first, last, attempt in self.registered
             for map_task in range(first, last + 1)
         }
+
+    def is_registered(self, directory: str) -> bool:
+        """Return whether a directory is, or lies in, an attempt that the step registers."""
+        names = directory.split("/")[: paths.ATTEMPT_DEPTH]
+        if len(names) < paths.ATTEMPT_DEPTH:
+            return False
+        _, query, stage, map_task, attempt = names
+        number = paths.parse_number(map_task)
+        registered = None if number is None else self.registered.get(number)
+        return (query, stage, attempt) == (str(self.query), str(self.stage), str(registered))
+
+    def is_stale(self, directory: str) -> bool:
+        """Return whether a directory is, or lies in, an attempt that the step does not register."""
+        return paths.is_in_attempt(directory) and not self.is_registered(directory)
 
 
 def _registered(value: Any) -> Registered:

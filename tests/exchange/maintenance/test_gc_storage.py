@@ -6,7 +6,7 @@ import os
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from ffq_spark.errors import StoreFailed
 from ffq_spark.exchange.maintenance.deletion import GcReport
 from ffq_spark.format.ids import now_ms
 from ffq_spark.format.records import Outcome
-from ffq_spark.store import Store
+from ffq_spark.store import Leftover, Store
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_unfinished_uploads_go_when_they_are_old_and_never_a_neighbours(s3_place
 
 def test_leftovers_that_may_not_be_listed_are_reported_and_stop_nothing(root: str) -> None:
     class Forbidden(Store):
-        def remove_leftovers(self, before_ms: int, **_: Any) -> int:
+        def leftovers(self, before_ms: int) -> Iterator[Leftover]:
             raise StoreFailed("cannot list: AccessDenied")
 
     scene = Scene(Place(root), Forbidden(root))
