@@ -13,7 +13,6 @@ from ffq_spark.errors import ExchangeMismatch
 from ffq_spark.exchange.attempts.stored import CHUNKS_FIELD
 from ffq_spark.exchange.compute.pruning import Predicate
 from ffq_spark.exchange.compute.sorting import sort_rows
-from ffq_spark.exchange.read.row_shape import metadata_names
 from ffq_spark.exchange.read.rows import check_readable, read_rows, usable
 from ffq_spark.exchange.scan.snapshot import READ_SCHEMA, Snapshot
 from ffq_spark.exchange.scan.tasks import read_tasks
@@ -101,9 +100,9 @@ def task_parts(
     check_readable(snapshot.exchange, options)
     parts = snapshot.parts(usable(predicates, snapshot.exchange, options), options.partitions)
     own = snapshot.exchange.schema
-    metadata = len(metadata_names(own) & set(schema.names))
+    metadata = set(schema.names).difference(own.names)
     unneeded: set[str] = set() if metadata else set(_FOR_METADATA)
-    if len(schema.names) - metadata == len(own):
+    if len(schema.names) - len(metadata) == len(own):
         unneeded |= _FOR_SOME_COLUMNS
     known = [name for name in _PART_FIELDS if name not in unneeded]
     return parts.select([name for name in known if name in parts.schema.names])

@@ -31,15 +31,6 @@ _PART_FIELD = {
 }
 
 
-def metadata_names(schema: pa.Schema) -> set[str]:
-    """Return the names of the metadata columns, without those that the exchange has itself.
-
-    >>> sorted(metadata_names(pa.schema([("_ffq_step", pa.int64())])))[:2]
-    ['_ffq_attempt', '_ffq_map_task']
-    """
-    return {field.name for field in METADATA_FIELDS}.difference(schema.names)
-
-
 def output_schema(schema: pa.Schema, options: ReadOptions) -> pa.Schema:
     """Return the columns of a read with these options."""
     names = options.columns or schema.names
