@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from walks.trace import Function, trace_scenes
-from walks.walk import Station, room_of, room_ranks, upward_calls, walk
+from walks.walk import Station, functions_of, room_of, room_ranks, upward_calls, walk
 
 SETUP = Path(__file__).parents[2] / "setup.cfg"
 
@@ -23,31 +23,32 @@ CALLS = {
     "micro-batch": 'stream.writeStream.format("ffqshuffle").start(root)',
 }
 OUTSIDE = {"gc": "user"}
-SHOWN_BY_WRITE = {"micro-batch": ("write_attempt",)}
+FOLDED = {"micro-batch": ("write_attempt", "Ledger.commit")}
 
 
 def walks() -> str:
     """Trace the scenes and show each as a walk; fail if a room calls one above it.
 
-    What `write_attempt` calls is shown in the walk of a write only.
+    A micro-batch writes its attempts and commits as a batch write does; that is shown once.
     """
     scenes, ranks = trace_scenes(), room_ranks(SETUP)
     for calls in scenes.values():
         for call in upward_calls(calls, ranks):
             raise SystemExit(f"{call.caller} calls {call.function} of a room above its own")
+    shown = {station.function for station in walk(scenes["write"])}
     return "\n" + "\n".join(
-        section(scene, walk(calls, SHOWN_BY_WRITE.get(scene, ())))
+        section(scene, walk(calls, shown, FOLDED.get(scene, ())), len(functions_of(calls)))
         for scene, calls in scenes.items()
     )
 
 
-def section(scene: str, stations: Sequence[Station]) -> str:
+def section(scene: str, stations: Sequence[Station], functions: int) -> str:
     """Show one walk: its call, a diagram of the rooms that it enters, and its functions."""
     outside = OUTSIDE.get(scene, "Spark")
     modules = len({station.function.module for station in stations})
     return f"""### {TITLES[scene]}
 
-`{CALLS[scene]}`: {len(stations)} functions in {modules} modules.
+`{CALLS[scene]}` lists {len(stations)} functions in {modules} modules, out of {functions} in all.
 
 ```mermaid
 sequenceDiagram

@@ -64,14 +64,17 @@ def room_of(module: str) -> str:
     return ".".join(names[:2]) if names[0] == "exchange" and len(names) > 2 else names[0]
 
 
-def walk(calls: Sequence[Call], fold: Container[str] = ()) -> list[Station]:
+def walk(
+    calls: Sequence[Call], shown: Container[Function] = (), fold: Container[str] = ()
+) -> list[Station]:
     """List the functions of a scene that were entered from another module, by their first call.
 
-    What a function named in `fold` calls is left out: another walk shows it.
+    Below a function named in `fold`, those are left out that another walk has `shown`.
     """
     first: dict[Function, Call] = {}
     for call in calls:
-        if is_listed(call) and not any(caller.name in fold for caller in call.callers):
+        folded = call.function in shown and any(caller.name in fold for caller in call.callers)
+        if is_listed(call) and not folded:
             first.setdefault(call.function, call)
     effects = effects_by_function(calls, first)
     return [
