@@ -1,7 +1,7 @@
 """Names that the Python package and the Scala plugin share, each declared once, here.
 
-`jars/build.py` generates a Scala object from every class of this module, so a name that is changed
-here changes on both sides, and one that is removed no longer compiles there.
+`jars/build.py` generates a Scala object from every class of this module. So a changed name changes
+on both sides, and the Scala code does not compile if it uses a removed name.
 """
 
 from __future__ import annotations

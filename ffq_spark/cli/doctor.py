@@ -53,8 +53,8 @@ def doctor(
     """Check the settings of a Spark session.
 
     List each setting that should change, its cost, and the remedy. The session is the one that
-    spark-submit would start here with these flags or, with --url, a running one. Exit code 1: there
-    are findings.
+    spark-submit would start here with these flags or, with --url, a running one. Exit code 1: a
+    setting should change.
     """
     if url and (given_settings or properties_file or root):
         raise click.UsageError(

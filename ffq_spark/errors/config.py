@@ -6,7 +6,7 @@ from ffq_spark.errors.base import ErrorClass, FfqError
 
 
 class FfqConfigError(FfqError, ValueError):
-    """Options or arguments that cannot be right."""
+    """Options or arguments that are not valid."""
 
     error_class = ErrorClass.CONFIG
 
@@ -50,4 +50,4 @@ class Forbidden(FfqConfigError):
     """The caller's token does not allow this request, or not for this exchange."""
 
     code = "FFQ_FORBIDDEN"
-    remedy = "Ask whoever runs the service for a token with this scope and root"
+    remedy = "Ask the operator of the service for a token with this scope and root"

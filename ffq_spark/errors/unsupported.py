@@ -15,9 +15,7 @@ class StoreUnsafe(FfqUnsupportedError):
     """The store cannot create a file only if it does not exist yet."""
 
     code = "FFQ_STORE_UNSAFE"
-    remedy = (
-        "Use another store, or set unsafeCommit=true if there is only ever one writer at a time"
-    )
+    remedy = "Use another store, or set unsafeCommit=true if only one writer runs at a time"
 
 
 class FutureFormat(FfqUnsupportedError):

@@ -121,7 +121,7 @@ def _held(store: Store, stream: str) -> Iterator[Held]:
 
 
 def _newest_common(exchanges: list[Iterator[Held]]) -> list[Held] | None:
-    """Find the newest batch of all exchanges: its entry in each, or None if there is none.
+    """Find the newest batch that all exchanges have; return its entry in each, or None.
 
     All exchanges are walked back at the same pace. They got their batches in the same order, so
     the first batch that was met in all of them is the newest.

@@ -1,1 +1,1 @@
-"""Pure bytes and names: nothing in this package does I/O."""
+"""The bytes and paths of files on storage. This package does no I/O."""

@@ -1,4 +1,4 @@
-"""Query numbers: unique for ever, ascending in time, below 2^63."""
+"""Create query numbers that are unique, ascend in time and are below 2^63."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ _RANDOM_BITS = 21
 
 
 def now_ms() -> int:
-    """Wall-clock milliseconds."""
+    """Return the wall-clock time in milliseconds."""
     return time.time_ns() // 1_000_000
 
 
 def new_query() -> int:
-    """A new query number: 42 bits of milliseconds, 21 random bits.
+    """Create a query number: 42 bits of milliseconds, 21 random bits.
 
     >>> new_query() < 1 << 63
     True

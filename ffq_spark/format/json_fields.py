@@ -63,7 +63,7 @@ def constructor_arguments(
 
 
 def is_checked(annotation: str) -> bool:
-    """Whether values for a field with this annotation are checked here.
+    """Return whether this module checks values of fields with this annotation.
 
     >>> is_checked("tuple[int, ...] | None"), is_checked("StepBody")
     (True, False)

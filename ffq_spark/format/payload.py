@@ -244,9 +244,9 @@ class Decoder:
     def _check_schema(self, stream: pa.Buffer, path: str) -> None:
         if self._known and bytes(stream[: len(self._known)]) == self._known:
             return
-        found, expected = pa.ipc.open_stream(stream).schema, self._schema
-        if found.names != expected.names or found.types != expected.types:
-            columns = f"{_columns(found)}, not {_columns(expected)}"
+        actual, expected = pa.ipc.open_stream(stream).schema, self._schema
+        if actual.names != expected.names or actual.types != expected.types:
+            columns = f"{_columns(actual)}, not {_columns(expected)}"
             raise CorruptPart(f"its columns are {columns}", path=path)
         self._known = bytes(stream[: PREFIX.size + PREFIX.unpack_from(stream)[1]])
 

@@ -15,5 +15,5 @@ def require_column(schema: pa.Schema, name: str, option: str) -> pa.Field:
     """
     if name not in schema.names:
         columns = ", ".join(schema.names)
-        raise KeyColumnMissing(f"there is no column {name!r} in: {columns}", option=option)
+        raise KeyColumnMissing(f"column {name!r} is not in: {columns}", option=option)
     return schema.field(name)

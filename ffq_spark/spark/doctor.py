@@ -49,7 +49,7 @@ def _check_workers(spark: Any, facts: Facts, root: str) -> Iterator[Finding]:
     for answer in answers:
         worker = f"{answer['python']} on {answer['host']}"
         if answer["error"]:
-            cost = f"tasks that read or write an exchange fail there: {answer['error']}"
+            cost = f"tasks that read or write an exchange fail on it: {answer['error']}"
             yield Finding("PYSPARK_PYTHON", worker, sys.executable, cost, remedy)
         else:
             yield from check_room(facts, f"{answer['spill']} on {answer['host']}", answer["free"])

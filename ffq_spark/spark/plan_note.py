@@ -1,8 +1,8 @@
-"""What the plugin asks of a plan, and the note about itself that a plan gives back.
+"""The plugin's request for a plan, and the note with which the plan describes itself.
 
-Spark shows a Python source the columns it wants and takes a list of pickled tasks. The request
-travels as metadata of the first column. The note is the first task of the list: a pickle holds
-bytes as they are, so the JVM finds it between two marks, and nothing has to be unpickled there.
+Spark passes a Python source the requested columns and receives a list of pickled tasks. The request
+is metadata of the first column. The note is the first task of the list: a pickle contains bytes
+unchanged, so the JVM finds the note between two marks without unpickling it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Streaming writes: a micro-batch is a query, and becomes a step by the write rule of streams.
 
 Spark creates two writers for each micro-batch, one for its tasks and one for its commit, and they
-share nothing. So the tasks' messages bring the query to the commit.
+do not share memory. So the messages of the tasks carry the query to the commit.
 """
 
 from __future__ import annotations

@@ -77,10 +77,18 @@ MISMATCHES = {
     "order of keys": (["*"], {"keys": "s,k"}, "keys of"),
     "partitions": (["*"], {"partitions": 8}, "partitions of"),
     "hash": (["*"], {"hash": "ffq"}, "hash of"),
-    "a column less": (["id", "k"], {}, "s: string there, no column here"),
-    "a column more": (["*", "1 AS more"], {}, "more: no column there, int32 here"),
-    "another type": (["id", "k", "id AS s"], {}, "s: string there, int64 here"),
-    "another type of key": (["id", "CAST(k AS INT) AS k", "s"], {}, "k: int64 there, int32 here"),
+    "a column less": (["id", "k"], {}, "s is string in the exchange, missing in the write"),
+    "a column more": (
+        ["*", "1 AS more"],
+        {},
+        "more is missing in the exchange, int32 in the write",
+    ),
+    "another type": (["id", "k", "id AS s"], {}, "s is string in the exchange, int64 in the write"),
+    "another type of key": (
+        ["id", "CAST(k AS INT) AS k", "s"],
+        {},
+        "k is int64 in the exchange, int32 in the write",
+    ),
 }
 
 

@@ -1,7 +1,7 @@
 """Decide which attempt of each map task counts, and why.
 
 Where the query's outcome holds a step, the attempts that the step names count, and no other may be
-read. Where there is no step (a root that FFQ wrote, a query that has not committed) the largest
+read. Without a step (a root that FFQ wrote, a query that has not committed) the largest
 complete attempt of each map task counts. An attempt is complete once it has an index, which is
 written last.
 """
@@ -37,7 +37,7 @@ class Resolved:
 
 @dataclass(frozen=True)
 class StageAttempts:
-    """The attempts of one stage of a query; `registered` is None where there is no step."""
+    """The attempts of one stage of a query; `registered` is None if the query has no step."""
 
     store: Store
     query: int
@@ -53,7 +53,7 @@ class StageAttempts:
 
     @classmethod
     def read(cls, store: Store, query: int, stage: int) -> StageAttempts:
-        """Read the query's outcome, which holds the step if there is one."""
+        """Read the query's outcome, which holds the step if the query has committed."""
         outcome = Ledger(store).outcome(query)
         return cls.of(store, query, stage, outcome.step if outcome else None)
 

@@ -23,8 +23,8 @@ class AttemptState:
     `state` follows from storage alone: `registered` by a step, `stale` (not registered), `pending`
     (its query has no outcome), `orphan` (no query record) or `absent` (no directory). On a root
     without records the attempt that counts is `latest`. `complete` means that it has an index,
-    which gives `rows` and `bytes`. `task` is what Spark's scheduler reported to the listener, if
-    there was one; it does not affect `state`.
+    which gives `rows` and `bytes`. `task` is what Spark's scheduler reported to the plugin's
+    listener, or None without the plugin; it does not affect `state`.
     """
 
     query: int

@@ -67,7 +67,7 @@ def attempt_directory(path: str) -> str | None:
 def read_index(store: Store, id: AttemptId) -> MapTaskIndex | None:
     """Read an attempt's index, or return None while it has none.
 
-    A damaged `index.bin` is an error even if there is an `index.json` too.
+    A damaged `index.bin` is an error even if the attempt also has an `index.json`.
     """
     data = store.read_optional(id.index_bin)
     if data is not None:

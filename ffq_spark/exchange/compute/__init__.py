@@ -1,1 +1,1 @@
-"""Work on batches and numbers alone: no record is read or written."""
+"""Computations on batches and numbers, without access to records."""

@@ -75,7 +75,7 @@ def join_small(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.Rec
 
 
 def resize(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
-    """Return the same rows in batches of at most `limit` bytes or one row, of which few are small.
+    """Join small batches and split large ones, so that each has up to `limit` bytes or one row.
 
     >>> batch = pa.record_batch({"a": list(range(8))})
     >>> [b.num_rows for b in resize([batch.slice(0, 1), batch.slice(1, 1), batch], 32)]

@@ -17,8 +17,8 @@ from ffq_spark.format.records import ExchangeRecord
 def row_partitions(exchange: ExchangeRecord, batch: pa.RecordBatch) -> NDArray[np.int32]:
     """Compute the partition in which each row of a batch must lie.
 
-    FFQ hashes the bits of a float, of which equal values may have several. Equal rows of a Z-set
-    must share a partition, so there the keys are normalised first, as Spark's own hash does.
+    FFQ hashes the bits of a float, and equal floats may have different bits. Equal rows of a Z-set
+    must be in the same partition, so their keys are normalised first, as in Spark's hash.
 
     >>> schema = pa.schema([("k", pa.float64()), ("w", pa.int64())])
     >>> rows = pa.record_batch({"k": [0.0, -0.0], "w": [1, -1]}, schema)
@@ -36,7 +36,7 @@ def row_partitions(exchange: ExchangeRecord, batch: pa.RecordBatch) -> NDArray[n
 def check_placed(exchange: ExchangeRecord, batch: pa.RecordBatch, reduce: int, path: str) -> None:
     """Raise CorruptPart if a row of a part belongs to another partition than the part's.
 
-    An exchange without keys places its rows anywhere.
+    In an exchange without keys every row may be in any partition.
     """
     if not exchange.keys:
         return

@@ -53,21 +53,23 @@ def propose(
 def agree(existing: ExchangeRecord, proposal: ExchangeRecord, root: str) -> None:
     """Refuse a write whose keys, partitions, hash, weight or schema differ from the exchange's."""
     for name in ("keys", "partitions", "hash", "weight"):
-        there, given = getattr(existing, name), getattr(proposal, name)
-        if there != given:
-            raise ExchangeMismatch(f"{name} of {root}: the exchange has {there}, not {given}")
-    _same_types(_arrow_types(existing), _arrow_types(proposal), root)
+        committed, proposed = getattr(existing, name), getattr(proposal, name)
+        if committed != proposed:
+            message = f"{name} of {root}: the exchange has {committed}, not {proposed}"
+            raise ExchangeMismatch(message)
+    _check_types(_arrow_types(existing), _arrow_types(proposal), root)
     if existing.spark_schema and proposal.spark_schema:
         # Arrow has one type where Spark may have several: strings, char, collations, variants.
-        _same_types(_spark_types(existing), _spark_types(proposal), root)
+        _check_types(_spark_types(existing), _spark_types(proposal), root)
 
 
-def _same_types(there: dict[str, Any], given: dict[str, Any], root: str) -> None:
-    if there != given:
+def _check_types(committed: dict[str, Any], proposed: dict[str, Any], root: str) -> None:
+    if committed != proposed:
         differences = [
-            f"{name}: {there.get(name, 'no column')} there, {given.get(name, 'no column')} here"
-            for name in {**there, **given}
-            if there.get(name) != given.get(name)
+            f"{name} is {committed.get(name, 'missing')} in the exchange, "
+            f"{proposed.get(name, 'missing')} in the write"
+            for name in {**committed, **proposed}
+            if committed.get(name) != proposed.get(name)
         ]
         raise ExchangeMismatch(f"schema of {root}: {'; '.join(differences)}")
 

@@ -40,7 +40,7 @@ def record_progress(store: Store, consumer: str, step: int) -> None:
 
     >>> store = Store("memory://doc-consumers")
     >>> record_progress(store, "dashboard", 7)
-    >>> [(found.consumer, found.step) for found in consumers(store)]
+    >>> [(record.consumer, record.step) for record in consumers(store)]
     [('dashboard', 7)]
     """
     record = ConsumerRecord(consumer, step, now_ms())
@@ -51,8 +51,8 @@ def consumers(store: Store) -> list[ConsumerRecord]:
     """Read the progress of all consumers, sorted by name."""
     files = [f"{paths.CONSUMERS}/{entry.name}" for entry in store.list(paths.CONSUMERS)]
     pairs = zip(files, store.read_many(files), strict=True)
-    found = [ConsumerRecord.decode(data, store.url(path)) for path, data in pairs if data]
-    return sorted(found, key=lambda record: record.consumer)
+    records = [ConsumerRecord.decode(data, store.url(path)) for path, data in pairs if data]
+    return sorted(records, key=lambda record: record.consumer)
 
 
 def find(store: Store, consumer: str) -> ConsumerRecord | None:
@@ -85,7 +85,7 @@ def hold(store: Store, name: str, step: int) -> HoldRecord:
     if last == 0:
         raise ExchangeNotFound(f"nothing has been committed to {store.url()} yet")
     if not 1 <= step <= last:
-        raise StepNotFound(f"there is no step {step}; there are 1 to {last}")
+        raise StepNotFound(f"there is no step {step}; the exchange has the steps 1 to {last}")
     record = HoldRecord(_name(name), step, now_ms())
     visible = [kept.step for kept in log.visible(step)]
     _record(store, paths.hold(name), record, lambda: log.refuse_any_expired(visible))
@@ -118,8 +118,8 @@ def holds(store: Store) -> list[HoldRecord]:
     """Read all holds, sorted by name."""
     files = [f"{paths.HOLDS}/{entry.name}" for entry in store.list(paths.HOLDS)]
     pairs = zip(files, store.read_many(files), strict=True)
-    found = [HoldRecord.decode(data, store.url(path)) for path, data in pairs if data]
-    return sorted(found, key=lambda record: record.name)
+    records = [HoldRecord.decode(data, store.url(path)) for path, data in pairs if data]
+    return sorted(records, key=lambda record: record.name)
 
 
 def release(store: Store, name: str) -> None:
@@ -131,4 +131,4 @@ def _name(value: str) -> str:
     try:
         return safe_name(value)
     except ValueError as error:
-        raise BadOption(f"{value!r} is {error}", option="name") from error
+        raise BadOption(f"{value!r}: {error}", option="name") from error

@@ -1,7 +1,7 @@
 """The commit protocol: how a query ends, and how its step becomes visible.
 
 Every decision is one record that is created once. A process may be killed between any two writes:
-its query then stays invisible for ever, or the next reader or writer finishes it (`roll_forward`).
+its query then never becomes visible, or the next reader or writer publishes it (`roll_forward`).
 """
 
 from __future__ import annotations
@@ -275,7 +275,7 @@ class Ledger:
             except (ExchangeMismatch, DuplicateBatch) as error:
                 logger.info("query %d has no step: %s", outcome.query, error)
             except StoreFailed as error:
-                # A reader without the right to write shows the log as it is.
+                # A reader may have no permission to write. It then reads the published steps only.
                 logger.warning("query %d stays unpublished: %s", outcome.query, error)
                 continue
             self._drop_marker(outcome.query)

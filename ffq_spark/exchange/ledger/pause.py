@@ -29,7 +29,7 @@ class PauseRecord(JsonRecord):
 def pause(store: Store, at: int | None = None) -> int:
     """Bring all streams that read this exchange to rest at one step, and return the step.
 
-    `at` may be a future step. An existing pause stays as it is.
+    `at` may be a future step. An existing pause does not change.
 
     >>> from ffq_spark.examples import tiny_exchange
     >>> exchange = tiny_exchange("memory://doc-pause")
@@ -49,7 +49,7 @@ def pause(store: Store, at: int | None = None) -> int:
 
 
 def resume(store: Store) -> None:
-    """End a pause. The step is deleted first: left alone, it would decide a later pause."""
+    """End a pause. Delete its step first, because a step that is left would end a later pause."""
     store.delete(paths.PAUSE_STEP)
     store.delete(paths.PAUSE)
 

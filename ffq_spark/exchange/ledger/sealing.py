@@ -40,8 +40,9 @@ def seal(
     for output in outputs:
         id = output.id
         if (id.query, id.stage) != (query.query, query.stage):
-            told = f"stage {id.stage} of query {id.query}, not stage {query.stage} of {query.query}"
-            raise BadCommit(f"a task's message is for {told}")
+            actual = f"stage {id.stage} of query {id.query}"
+            expected = f"stage {query.stage} of query {query.query}"
+            raise BadCommit(f"a task's message is for {actual}, not {expected}")
         if id.map_task in attempts:
             raise BadCommit(f"map task {id.map_task} sent two messages")
         attempts[id.map_task] = id.attempt

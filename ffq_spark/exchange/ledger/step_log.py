@@ -81,8 +81,8 @@ class StepLog:
     def last_number(self) -> int:
         """Return the number of the newest step, or 0.
 
-        The search begins at the step that a hint names. A log without a hint is short, or was
-        written before log checkpoints existed; it is listed, as it is if the hint is wrong.
+        The search begins at the step that a hint names. The log is listed if the hint is missing
+        or wrong: it is then short, or was written before log checkpoints existed.
         """
         data = self._store.read_optional(paths.NEWEST)
         try:

@@ -64,10 +64,10 @@ def _with_equal_statistics(tables: Sequence[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _statistics(table: pa.Table, wanted: Iterable[pa.Field]) -> pa.StructArray:
-    there = table["stats"].combine_chunks() if "stats" in table.schema.names else None
-    known = set() if there is None else {field.name for field in there.type}
+    stats = table["stats"].combine_chunks() if "stats" in table.schema.names else None
+    known = set() if stats is None else {field.name for field in stats.type}
     columns = [
-        pc.struct_field(there, field.name)
+        pc.struct_field(stats, field.name)
         if field.name in known
         else pa.nulls(table.num_rows, field.type)
         for field in wanted

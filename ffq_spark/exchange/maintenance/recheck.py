@@ -1,7 +1,7 @@
 """The times at which gc checks old committed queries again for stale attempts.
 
-A task that outlives its query may write at any later time, so no query is ever exempt. A query in
-which gc found nothing stale is checked again when it is twice as old. The file only saves work: if
+A task that outlives its query may write at any later time, so gc must check every query again. A
+query without stale attempts is checked again when it is twice as old. The file only saves work: if
 it is lost or damaged, or if two runs overwrite each other's entries, gc checks more queries.
 """
 

@@ -40,7 +40,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """The amount of data that was verified, and the damage found in it.
+    """The amount of data that was verified, and its damage.
 
     >>> VerifyReport(steps=1, parts=2, rows=3, bytes=4).ok
     True
@@ -54,7 +54,7 @@ class VerifyReport:
 
     @property
     def ok(self) -> bool:
-        """Return whether the verification found no damage."""
+        """Return whether no file is damaged."""
         return not self.findings
 
 

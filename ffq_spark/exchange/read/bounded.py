@@ -1,8 +1,8 @@
 """Read parts and batches that are larger than the memory a reader may use.
 
 A large part is read twice in pieces, see `part_file`, and cut into streams of one batch each. A
-large batch goes to local disk, and its rows are sliced from there. Compressed buffers have to be in
-memory once: one column of one batch, of one reader at a time.
+large batch is spilled to local disk, and its rows are sliced from the file. Compressed buffers must
+be in memory once: one column of one batch, for one reader at a time.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def _validate(batch: pa.RecordBatch, path: str, spilled: Spilled | None, *, full
 def _spilled_columns(
     stream: Stream, path: str, decoder: Decoder, limits: Limits, *, full: bool
 ) -> tuple[pa.RecordBatch, Spilled]:
-    """Decompress a batch to one file on disk, a column at a time."""
+    """Decompress a batch to one file on disk, one column at a time."""
     starts: list[int] = []
 
     def fill(file: SpillFile) -> None:

@@ -1,6 +1,6 @@
 """Find the bytes that some columns of a part need, and assemble them to a part of just those.
 
-What is assembled is again an Arrow stream: the schema, the head and the chosen columns of each
+The result is again an Arrow stream: the schema, the head and the chosen columns of each
 batch, and the tail. Heads refer to columns by their position, so they are changed to the new ones.
 """
 
@@ -44,7 +44,7 @@ REMOTE = Thrift(enough=4 << 20, least_half=4 << 20, max_gap=256 << 10)
 
 
 class Selection:
-    """Some columns of an exchange; decides of which parts they are read without the others.
+    """The columns of a read; decides for each part whether to read only them or the whole part.
 
     >>> schema = pa.schema([("k", pa.int64()), ("a", pa.int64()), ("b", pa.int32())])
     >>> sizes = {"bytes": [320_000, 3_200_000], "rows": [16_000, 160_000], "tail_bytes": [700, 700]}
@@ -60,7 +60,7 @@ class Selection:
         self._row_bytes = None if None in widths else sum(width or 0 for width in widths)
 
     def pays(self, parts: pa.Table) -> NDArray[np.bool_]:
-        """Tell for each part whether enough of its bytes may belong to other columns."""
+        """Return for each part whether skipping the other columns may save enough bytes."""
         if self._counts is None or len(self._chosen) == len(self._counts):
             return np.zeros(parts.num_rows, np.bool_)
         most = sizes = parts["bytes"].to_numpy()

@@ -27,7 +27,7 @@ def decode_part(
         if not batch.num_rows:
             continue
         held = [batch]
-        # While the user has the batch, nothing here keeps it in memory.
+        # Drop the reference: only the caller should keep the batch in memory.
         del batch
         yield held.pop()
     if verify != "none":

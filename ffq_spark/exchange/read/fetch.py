@@ -19,7 +19,7 @@ from ffq_spark.store import Credits, ReadTotals, Store
 
 RANGES_AT_ONCE = 4
 """Number of ranges of the largest joined size that fit into the credits."""
-# Tails of so many parts are requested together, ahead of their columns.
+# The number of parts whose tails are requested together, before their columns.
 _TAILS_AT_ONCE = 16
 
 
@@ -33,7 +33,7 @@ def fetch_parts(
 ) -> Iterator[tuple[Part, pa.Buffer]]:
     """Fetch each part and compare its bytes with the manifest before anything is decoded.
 
-    Of a part whose other columns are large enough, only the bytes of these columns are requested.
+    If the other columns of a part are large enough, only the bytes of these columns are requested.
     """
     for file in parts["file"].unique().to_pylist():
         if not paths.is_data(file):

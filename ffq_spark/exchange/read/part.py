@@ -1,4 +1,4 @@
-"""One part of a snapshot, as the reader needs it: its place, its size and what was committed."""
+"""One part of a snapshot: its file, its offset and size, and the committed checksums."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Range(NamedTuple):
     """Start and length of the request, which asks for one byte more at the file's end."""
     parts: tuple[Part, ...]
     separate: bool
-    """Whether the range was planned for a single part, of which columns may be left out."""
+    """Whether the range was planned for a single part, so that columns may be left out."""
 
 
 def join_ranges(

@@ -41,7 +41,7 @@ def output_schema(schema: pa.Schema, options: ReadOptions) -> pa.Schema:
 class RowShape:
     """The columns of an exchange with `schema` that rows with `output` are made of.
 
-    `local` tells whether requests are cheap, see `Selection`.
+    `local` is True if the storage is a local disk, where requests are cheap (see `Selection`).
     """
 
     def __init__(self, schema: pa.Schema, output: pa.Schema, *, local: bool) -> None:

@@ -71,7 +71,7 @@ def check_available(log: StepLog, start: int, latest: int, options: ReadOptions)
 
 
 def _steps_to_read(log: StepLog, start: int, latest: int, options: ReadOptions) -> list[int]:
-    # A stream that fails at a replaced step reads nothing of it.
+    # With onReplace=fail a stream fails before it reads the replaced step, so leave that step out.
     policy = "skip" if options.on_replace == "fail" else options.on_replace
     steps = steps_between(log, start, latest, replace(options, on_replace=policy))
     return [step.step for step in steps]

@@ -88,7 +88,8 @@ class Snapshot:
         pieces = self.steps.pieces if isinstance(self.steps, Steps) else tuple(self.steps)
         checkpoints = [piece for piece in pieces if isinstance(piece, LogCheckpoint)]
         loose = [piece for piece in pieces if not isinstance(piece, LogCheckpoint)]
-        # A checkpoint outlives the data of its steps; a manifest that is there tells that they are.
+        # A log checkpoint outlives the data of its steps. For steps that may have expired, read
+        # the manifest: if it exists, so does the data.
         doubtful = StepLog(self.store).expired() if checkpoints and not self.current else set()
         for checkpoint in checkpoints:
             known, others = checkpoint.known_parts(doubtful, statistics=statistics)
@@ -187,10 +188,11 @@ def take_snapshot(store: Store, options: ReadOptions, newest: int | None = None)
 
 
 def _open(store: Store, ledger: Ledger, options: ReadOptions) -> ExchangeRecord | Snapshot:
-    """Read the exchange's record; where there is none to follow, list one query's output."""
+    """Read the exchange's record; for a root without records, or a query, list the output."""
     format = ledger.format()
     if format is None:
-        # The format's record precedes all data of ours, so it is looked for after the data.
+        # Writers create the format's record before any data. Read it again after listing the data:
+        # if it is still missing, ffq_spark did not write the data.
         queries = stored.numbers(store, paths.DATA)
         format = ledger.format()
         if format is None:
@@ -199,7 +201,7 @@ def _open(store: Store, ledger: Ledger, options: ReadOptions) -> ExchangeRecord 
     if options.query is not None:
         return _one_query(store, ledger, options)
     if options.attempt != "registered":
-        raise BadOption("an attempt belongs to a query: give it too", option="query")
+        raise BadOption("`attempt` needs the number of the query, too", option="query")
     ledger.roll_forward()
     exchange = ledger.exchange()
     if exchange is None:

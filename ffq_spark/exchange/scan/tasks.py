@@ -51,10 +51,10 @@ def read_tasks(parts: pa.Table, options: ReadOptions) -> list[pa.RecordBatch]:
 
 
 def partition_tasks(parts: pa.Table, count: int) -> list[pa.RecordBatch]:
-    """Divide parts into one task for each of `count` partitions, some of which may be empty.
+    """Divide parts into one task for each of `count` partitions; tasks may be empty.
 
     `count` divides the exchange's number of partitions P. A row's partition is pmod(hash, P), so
-    pmod(hash, count) puts together the partitions i, i + count, i + 2 count, and not neighbours.
+    pmod(hash, count) combines the partitions i, i + count, i + 2 count and so on.
     """
     whole = pa.concat_batches(parts.combine_chunks().to_batches() or [_none(parts.schema)])
     reduces = whole.column("reduce").to_numpy(zero_copy_only=False)

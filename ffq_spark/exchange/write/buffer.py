@@ -75,7 +75,7 @@ class PartitionBuffer:
                     self._blocks, self._buffered = [], 0
 
     def finish(self) -> None:
-        """End the input: the rows that are still in memory become a run that stays there."""
+        """End the input: the rows that are still in memory become a run in memory."""
         if self._batches:
             self._arrange()
         if self._blocks:

@@ -26,7 +26,7 @@ def commit_write(
 ) -> StepRecord | None:
     """Make a write the next step; return None for a batch of a stream that is in the log already.
 
-    `delivery` says which batch of which stream the write is, if it is one.
+    `delivery` names the stream and the batch of the write; it is None outside of streams.
     """
     batch = None
     if delivery is not None:

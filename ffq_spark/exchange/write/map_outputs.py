@@ -1,8 +1,8 @@
-"""Map outputs of a shared write: claim an attempt, register its output, find those that count.
+"""Map outputs of a shared write: claim an attempt, register its output, choose what to commit.
 
-Tasks of Spark send their outputs to the driver. In a shared write the outputs are records on
-storage: an attempt is claimed by one writer, and registered when its output is complete and
-checked. The record is created once, so it never changes.
+Spark tasks send their outputs to the driver. In a shared write the outputs are records on storage:
+one writer claims an attempt, and its output is registered when it is complete and checked. The
+record is created once, so it never changes.
 """
 
 from __future__ import annotations

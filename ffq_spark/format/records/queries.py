@@ -32,7 +32,8 @@ class QueryRecord(JsonRecord):
 class JobRecord(JsonRecord):
     """The settings that all map tasks of a shared write use, where no Spark driver passes them on.
 
-    `exchange` is the exchange's record as it is or will be; `options` are the options of the write.
+    `exchange` is the exchange's record, even before it is on storage. `options` are those of the
+    write.
     """
 
     query: int

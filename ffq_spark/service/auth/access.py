@@ -16,7 +16,7 @@ class Access:
     >>> Access("etl", frozenset({"read"}), frozenset({"orders"})).require("write", "orders")
     Traceback (most recent call last):
     ffq_spark.errors.Forbidden: [FFQ_FORBIDDEN] the token of 'etl' lacks scope write for orders. \
-Ask whoever runs the service for a token with this scope and root
+Ask the operator of the service for a token with this scope and root
     """
 
     name: str
@@ -24,7 +24,7 @@ Ask whoever runs the service for a token with this scope and root
     roots: frozenset[str] | None = None
 
     def allows(self, scope: str, exchange: str) -> bool:
-        """Whether the caller has a scope for an exchange."""
+        """Return whether the caller has a scope for an exchange."""
         root = exchange.partition("/")[0]
         return scope in self.scopes and (self.roots is None or root in self.roots)
 

@@ -83,5 +83,5 @@ def _copy_access(file: str, descriptor: int) -> None:
         old, new = os.stat(file), os.fstat(descriptor)
         if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
             os.fchown(descriptor, old.st_uid, old.st_gid)
-        shared = old.st_mode & _GROUP_AND_OTHERS_READ
-        os.fchmod(descriptor, stat.S_IRUSR | stat.S_IWUSR | shared)
+        readable = old.st_mode & _GROUP_AND_OTHERS_READ
+        os.fchmod(descriptor, stat.S_IRUSR | stat.S_IWUSR | readable)

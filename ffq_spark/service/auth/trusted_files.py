@@ -41,7 +41,7 @@ option
 
 
 def _is_replaceable(directory: str) -> bool:
-    """Whether every user may replace files in a directory: not if it is sticky, like /tmp."""
+    """Return whether every user may replace files in a directory (not if sticky, like /tmp)."""
     mode = os.stat(directory).st_mode
     return bool(mode & stat.S_IWOTH) and not mode & stat.S_ISVTX
 

@@ -16,7 +16,7 @@ class Permissions:
     >>> Permissions().require(reader, "write", "orders")
     Traceback (most recent call last):
     ffq_spark.errors.Forbidden: [FFQ_FORBIDDEN] the token of 'etl' lacks scope write for orders. \
-Ask whoever runs the service for a token with this scope and root
+Ask the operator of the service for a token with this scope and root
     """
 
     def __init__(self, statements: Statements | None = None) -> None:

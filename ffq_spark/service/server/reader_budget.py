@@ -1,8 +1,8 @@
 """Divide the server's memory among its readers.
 
-Half of a reader's budget is for at most four messages: one that gRPC sends, one that is ready, one
-that is being made, and the batches from which it is made. The other half is for bytes from storage:
-those being read, and those of which a message is still a slice.
+Half of a reader's budget is for up to four messages: one that gRPC sends, one that is ready, one
+that is being built, and the batches from which it is built. The other half is for bytes from
+storage: those being read, and those that a message still refers to.
 """
 
 from __future__ import annotations

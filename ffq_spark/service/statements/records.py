@@ -78,7 +78,7 @@ class StatementRecords:
         """Read a statement's records; raise QueryNotFound if there are none."""
         submitted = self._submitted(query)
         if submitted is None:
-            raise QueryNotFound(f"there is no query {query}, or its result has expired")
+            raise QueryNotFound(f"there is no statement {query}, or its result has expired")
         return submitted, self.ended(query)
 
     def _submitted(self, query: int) -> SubmitRecord | None:
@@ -106,7 +106,7 @@ class StatementRecords:
         self._store.delete(_alive_path(self._server))
 
     def is_active_elsewhere(self, submitted: SubmitRecord) -> bool:
-        """Whether another live server may be running a statement that has not ended."""
+        """Return whether another live server may be running a statement that has not ended."""
         if submitted.server in ("", self._server):
             return False
         # A server accepts a statement before it first renews its record.
