@@ -62,10 +62,11 @@ sequenceDiagram
 
 
 def diagram(stations: Sequence[Station], outside: str) -> str:
-    """Draw each call from one room to another."""
+    """Draw each call from one room to another, without generators: whoever pulls calls them."""
     hops = [
         (room_of(station.caller.module) if station.caller else outside, station)
         for station in stations
+        if not station.is_generator
     ]
     rooms = dict.fromkeys(name for source, station in hops for name in (source, station.room))
     lines = [f"    participant {room}" for room in rooms]

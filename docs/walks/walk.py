@@ -46,6 +46,7 @@ class Station:
     caller: Function | None
     """The function of the walk that calls it, at once or by functions that are not listed."""
     effects: tuple[str, ...]
+    is_generator: bool
 
     @property
     def room(self) -> str:
@@ -78,7 +79,13 @@ def walk(
             first.setdefault(call.function, call)
     effects = effects_by_function(calls, first)
     return [
-        Station(function, summary(function), listed_caller(call, first), tuple(effects[function]))
+        Station(
+            function,
+            summary(function),
+            listed_caller(call, first),
+            tuple(effects[function]),
+            call.is_generator,
+        )
         for function, call in first.items()
     ]
 

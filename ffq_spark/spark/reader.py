@@ -31,6 +31,7 @@ class ExchangeReader(DataSourceReader):
         self._predicates: list[Predicate] = []
 
     def partitions(self) -> list[InputPartition]:
+        """Plan the read tasks of the snapshot, as the plugin asks for them or by size."""
         snapshot = take_snapshot(self._store, self._options, self._newest)
         request = requested(self._schema)
         if request is None:
@@ -38,6 +39,7 @@ class ExchangeReader(DataSourceReader):
         return own_plan(snapshot, self._options, self._schema, request)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the rows of one task in a worker."""
         assert isinstance(partition, ReadTask)
         return read_task(self._store, partition, self._schema, self._options)
 

@@ -58,6 +58,7 @@ class FfqShuffleSource(DataSource):
         return Store(self.options.get("path", ""), settings, unsafe_commit=unsafe_commit)
 
     def schema(self) -> StructType:
+        """Return the columns of a read, and fix the newest step that it sees."""
         options = self._read_options()
         exchange, self._newest = open_exchange(self.store(), options)
         check_readable(exchange, options)
@@ -65,6 +66,7 @@ class FfqShuffleSource(DataSource):
         return output_columns(columns, options.columns, options.metadata_columns)
 
     def reader(self, schema: StructType) -> ExchangeReader:
+        """Return the reader of a batch query, with the columns that Spark wants."""
         options = self._read_options()
         # Without the plugin all scans of a DataFrame share the first one's plan, so filters prune
         # only on request.
@@ -76,6 +78,7 @@ class FfqShuffleSource(DataSource):
         return ReadOptions.resolve(dict(self.options), self.conf)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return the reader of a stream of steps."""
         if pyspark.__version__.startswith("4.1."):
             message = f"a stream of steps needs Spark 4.2, and this is {pyspark.__version__}"
             raise Unsupported(f"{message}; use a newer Spark, or read steps in batches")
@@ -84,6 +87,7 @@ class FfqShuffleSource(DataSource):
         return ExchangeStreamReader(self.store(), self._read_options(), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> ExchangeWriter:
+        """Check a batch write, begin its query and return its writer."""
         options = self._write_options()
         check_delivery(options)
         store, exchange, initiator = self._prepare(options, schema)
@@ -97,6 +101,7 @@ class FfqShuffleSource(DataSource):
         return ExchangeWriter(store, WriteJob.of(exchange, query, options), options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> ExchangeStreamWriter:
+        """Check one micro-batch's write and return its writer; its first task begins the query."""
         options = self._write_options()
         if options.batch is not None:
             message = "Spark numbers the batches of a streaming query; leave the option out"

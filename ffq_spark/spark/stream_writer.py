@@ -66,6 +66,7 @@ class ExchangeStreamWriter(DataSourceStreamArrowWriter):
         self._storage_options = storage_options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> BatchMessage:
+        """Write one map attempt in a Spark task, and send its output to the commit."""
         task = TaskContext.get()
         assert task is not None
         Ledger(self._store).open(self._job.query)
@@ -75,6 +76,7 @@ class ExchangeStreamWriter(DataSourceStreamArrowWriter):
         return BatchMessage(output, self._job.query, streaming_query(task))
 
     def commit(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
+        """Commit a batch as the next step, or discard it if it is a re-run of one in the log."""
         received = all_messages(messages, BatchMessage)
         if len({(message.query, message.owner) for message in received}) != 1:
             raise BadCommit(f"batch {batch_id} needs messages of one query, and of no other")
@@ -106,6 +108,7 @@ class ExchangeStreamWriter(DataSourceStreamArrowWriter):
             return None
 
     def abort(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
+        """End the queries of a batch without a step; a batch that is committed stays."""
         finished = [message for message in messages if isinstance(message, BatchMessage)]
         reason = (
             f"Spark aborted batch {batch_id}; {len(finished)} of {len(messages)} tasks had finished"

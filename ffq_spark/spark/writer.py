@@ -85,6 +85,7 @@ class ExchangeWriter(DataSourceArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
+        """Write one map attempt in a Spark task, and send its output to the commit."""
         task = TaskContext.get()
         assert task is not None
         streaming = streaming_query(task)
@@ -96,6 +97,7 @@ class ExchangeWriter(DataSourceArrowWriter):
         return TaskMessage(output, streaming)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Commit the attempts whose messages Spark's driver accepted, one for each map task."""
         received = all_messages(messages, TaskMessage)
         streaming = {message.streaming_query for message in received} or {""}
         if len(streaming) != 1:
@@ -107,6 +109,7 @@ class ExchangeWriter(DataSourceArrowWriter):
             commit_write(self._store, self._job, outputs, delivery)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """End the query without a step; deleting its files is left to the gc."""
         done = sum(message is not None for message in messages)
         reason = f"Spark aborted the write; {done} of {len(messages)} tasks had finished"
         abort_query(self._store, self._job.query.query, reason)

@@ -145,6 +145,7 @@ class MemoryRun:
         self._next = next(self._segments, None)
 
     def batches(self, reduce: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a partition; partitions must be read in ascending order."""
         while self._next is not None and self._next[0] == reduce:
             batch = self._next[1]
             self._next = next(self._segments, None)
@@ -168,6 +169,7 @@ class SpilledRun:
         self._end = len(owners)
 
     def batches(self, reduce: int) -> Iterator[pa.RecordBatch]:
+        """Read the rows of a partition from disk."""
         position = int(np.searchsorted(self.reduces, reduce))
         if position < len(self.reduces) and self.reduces[position] == reduce:
             last = position + 1 == len(self.reduces)

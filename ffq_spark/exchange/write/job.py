@@ -28,6 +28,7 @@ class WriteJob:
 
     @classmethod
     def of(cls, exchange: ExchangeRecord, query: QueryRecord, options: WriteOptions) -> WriteJob:
+        """Gather from the options what every task of a query's write needs."""
         return cls(
             exchange,
             query,
