@@ -115,7 +115,7 @@ class StewardEvent:
 
 
 class TaskField:
-    """Fields of a task attempt, in the events that tell of it and in the attempt log."""
+    """Fields of a task attempt, in the events that report it and in the task log."""
 
     TASK = "task"
     MAP_TASK = "map_task"

@@ -77,7 +77,7 @@ def pause(root: str, storage: dict[str, Any], output: Output, at: int | None) ->
 @click.command()
 @verb
 def resume(root: str, storage: dict[str, Any], output: Output) -> None:
-    """Let paused streams read on."""
+    """Let paused streams continue."""
     Exchange(root, storage).resume()
     output.record({"paused_at": None})
 

@@ -48,7 +48,7 @@ class Output:
         self._console.print(table)
 
     def line(self, text: str) -> None:
-        """Print a sentence; in JSON nothing."""
+        """Print a sentence; print nothing with `--json`."""
         if not self.json:
             self._console.print(text, markup=False)
 

@@ -6,7 +6,7 @@ from ffq_spark.errors.base import ErrorClass, FfqError
 
 
 class FfqIoError(FfqError, OSError):
-    """Storage that failed, or bytes that differ from what was written."""
+    """A storage failure, or bytes that differ from what was written."""
 
     error_class = ErrorClass.IO
 
@@ -26,7 +26,7 @@ class CorruptIndex(FfqIoError):
 
 
 class CorruptRecord(FfqIoError):
-    """A record or manifest under `_ffq/` cannot be read or is not what was committed."""
+    """A record or manifest under `_ffq/` cannot be read, or differs from the committed one."""
 
     code = "FFQ_CORRUPT_RECORD"
     remedy = "Restore the file; records are never repaired by guessing"

@@ -61,7 +61,7 @@ class TicketStale(FfqPlanningError):
 
 
 class StepExpired(FfqPlanningError):
-    """Retention has removed the step's data."""
+    """Retention has deleted the step's data."""
 
     code = "FFQ_STEP_EXPIRED"
     remedy = "`ffq-spark steps ROOT` lists the steps that can still be read"

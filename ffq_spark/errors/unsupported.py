@@ -1,4 +1,4 @@
-"""Errors of class `unsupported`: valid elsewhere, not possible here."""
+"""Errors of class `unsupported`: requests that the store, format or version does not support."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ffq_spark.errors.base import ErrorClass, FfqError
 
 
 class FfqUnsupportedError(FfqError, NotImplementedError):
-    """A request that is valid elsewhere and not possible here."""
+    """A request that the store, the exchange's format or this version does not support."""
 
     error_class = ErrorClass.UNSUPPORTED
 

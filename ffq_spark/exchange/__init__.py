@@ -1,1 +1,1 @@
-"""The exchange itself, with neither Spark nor Java: log, ledger, writer, reader, planner."""
+"""Exchanges, without Spark or Java: their step log, commits, writes, reads and maintenance."""

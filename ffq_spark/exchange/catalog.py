@@ -29,7 +29,7 @@ def find_exchanges(
 
 
 def is_exchange(store: Store, prefix: str = "") -> bool:
-    """Tell whether a directory holds an exchange, with or without records."""
+    """Return whether a directory holds an exchange, with or without records."""
     if store.read_optional(prefix + paths.FORMAT) is not None:
         return True
     return any(paths.parse_number(e.name) is not None for e in store.list(prefix + paths.DATA))

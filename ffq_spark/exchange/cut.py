@@ -123,8 +123,8 @@ def _held(store: Store, stream: str) -> Iterator[Held]:
 def _newest_common(exchanges: list[Iterator[Held]]) -> list[Held] | None:
     """Find the newest batch that all exchanges have; return its entry in each, or None.
 
-    All exchanges are walked back at the same pace. They got their batches in the same order, so
-    the first batch that was met in all of them is the newest.
+    Walk all exchanges back at the same pace. They received their batches in the same order, so
+    the first batch that was seen in all of them is the newest.
     """
     met: list[dict[tuple[str, int], Held]] = [{} for _ in exchanges]
     for heads in zip_longest(*exchanges):

@@ -61,7 +61,7 @@ class ExchangeInfo:
 
 
 class Exchange:
-    """An exchange, by its root path. No call relies on what an earlier one read.
+    """An exchange at a root path. Every call reads the current state from storage.
 
     >>> from ffq_spark.examples import tiny_exchange
     >>> exchange = tiny_exchange()
@@ -116,7 +116,7 @@ class Exchange:
         return versions(self._store)
 
     def rollback(self, step: int) -> StepRecord:
-        """Make the snapshot as of a step the current one again, as a new step."""
+        """Commit a new step that makes the snapshot as of an earlier step current again."""
         return rollback(self._store, step)
 
     def parts(self, **options: Unpack[ReadArguments]) -> pa.Table:
@@ -159,7 +159,7 @@ class Exchange:
         return pa.Table.from_batches(rows, schema)
 
     def attempts(self, query: int | None = None) -> list[AttemptState]:
-        """List every attempt with what storage, the records and the listener tell of it."""
+        """List every attempt with its state on storage and its task in the listener's log."""
         return list(attempt_states(self._store, query))
 
     def available_attempts(self, query: int, stage: int, map_task: int) -> list[int]:
@@ -233,7 +233,7 @@ class Exchange:
         return consumers.consumers(self._store)
 
     def forget(self, consumer: str) -> None:
-        """Remove a consumer that will not come back, so that retention no longer waits for it."""
+        """Delete the progress of a consumer that will not return, so that it keeps no steps."""
         consumers.forget(self._store, consumer)
 
     def pause(self, at: int | None = None) -> int:

@@ -38,12 +38,12 @@ def encode(stream: pa.Buffer, codec: str) -> bytes:
 
 
 def is_framed(data: pa.Buffer | bytearray) -> bool:
-    """Tell whether a part consists of frames, by its first four bytes."""
+    """Return whether a part consists of frames, by its first four bytes."""
     return bytes(data[:4]) == _MAGIC
 
 
 def is_compressed(data: pa.Buffer) -> bool:
-    """Tell whether the first frame of a part is compressed; False if its header is cut."""
+    """Return whether the first frame of a part is compressed; False if its header is truncated."""
     return len(data) > HEADER_BYTES and bool(_HEADER.unpack_from(data)[2])
 
 

@@ -23,5 +23,5 @@ def new_query() -> int:
 
 
 def query_time_ms(query: int) -> int:
-    """When a query number was made."""
+    """Return the time at which a query number was created."""
     return query >> _RANDOM_BITS

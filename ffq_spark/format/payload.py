@@ -188,7 +188,7 @@ class FrameEncoder:
 
 
 def is_compressed(data: pa.Buffer) -> bool:
-    """Tell whether a part is compressed, by the first of its batches.
+    """Return whether a part is compressed, by the first of its batches.
 
     >>> batch = pa.record_batch({"k": [1, 2]})
     >>> parts = [Codec(batch.schema, "arrow", c).stream(batch) for c in ("none", "zstd")]

@@ -1,4 +1,4 @@
-"""The facts about a session that checks read, and the findings that they make."""
+"""The facts about a session that checks read, and the findings that they return."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Facts:
         return self.has_plugin and (not self.spark or self.spark.startswith(SPARK))
 
     def lists(self, name: str) -> bool:
-        """Return whether the classes that a setting lists include ours."""
+        """Return whether the classes that a setting lists include the plugin's class."""
         return BRIDGE[name] in (entry.strip() for entry in self.get(name).split(","))
 
     @property

@@ -9,7 +9,7 @@ from ffq_spark.options import CONF_PREFIX, call_only_settings, unknown_settings
 
 
 def check_own_settings(facts: Facts) -> Iterator[Finding]:
-    """Find `spark.ffq.*` settings that do not exist, or that only a call can give."""
+    """Find `spark.ffq.*` settings that do not exist, or that only a call can set."""
     for name, near in unknown_settings(facts.settings).items():
         cost = "writes and `ffq_spark.register` fail with FFQ_UNKNOWN_OPTION"
         # The value is not shown: it may be a secret under a misspelt name.

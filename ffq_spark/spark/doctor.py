@@ -71,7 +71,7 @@ def _ask(spark: Any, root: str) -> list[dict[str, Any]]:
 
 
 def _probe(root: str) -> Callable[[int], str]:
-    """Make a function that is sent by value, because workers may lack this package."""
+    """Create a function that is sent by value, because workers may lack this package."""
 
     def probe(_: int) -> str:
         import json

@@ -68,7 +68,7 @@ def own_plan(
 
 
 def _spark_keys(snapshot: Snapshot) -> tuple[str, ...]:
-    """Return the keys if Spark hashes them, as it reads them, to the written partitions."""
+    """Return the keys if Spark's hash of the columns that it reads gives the written partitions."""
     keys = placed_by(snapshot)
     if not keys:
         return ()

@@ -68,7 +68,7 @@ class PlanNote(InputPartition):
 
     @classmethod
     def of(cls, facts: dict[str, Any]) -> PlanNote:
-        """Make a note of facts, encoded as JSON.
+        """Create a note from facts, encoded as JSON.
 
         >>> import pickle
         >>> b'{"rows": 3}' in pickle.dumps(PlanNote.of({"rows": 3}))

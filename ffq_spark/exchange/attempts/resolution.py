@@ -123,7 +123,7 @@ def complete_attempts(
 ) -> Iterator[MapTaskIndex]:
     """Read the indexes of a map task's complete attempts, the largest attempt first.
 
-    `ids` ascend. Raise an error at a damaged index, or pass it to `on_damage` and go on.
+    `ids` must ascend. Raise an error for a damaged index, or pass it to `on_damage` and continue.
     """
     for id in reversed(ids):
         try:

@@ -65,7 +65,7 @@ def _of_table(table: pa.Table, name: str) -> Bounds | None:
     nulls = pc.struct_field(column, "nulls")
     if nulls.null_count:
         return None
-    # A part with values but without bounds, as NaN has none, makes them unknown.
+    # A part with values but without bounds (NaN has none) makes the column's bounds unknown.
     valued = pc.less(nulls, table["rows"])
     low, high = low.filter(valued), high.filter(valued)
     if low.null_count or high.null_count or _has_zero(low) or _has_zero(high):
@@ -74,12 +74,12 @@ def _of_table(table: pa.Table, name: str) -> Bounds | None:
     try:
         return Bounds(pc.min(low).as_py(), pc.max(high).as_py(), total)
     except UnicodeDecodeError:
-        # Spark's strings may hold any bytes, Python's may not.
+        # Spark's strings may not be valid UTF-8, which Python cannot represent.
         return None
 
 
 def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Cast to values that Python can hold: its dates end in 9999, its text is UTF-8."""
+    """Cast to types that Python can hold: its dates end in 9999, and its text must be UTF-8."""
     if is_text(values.type):
         return values.cast(as_binary(values.type))
     if not pa.types.is_temporal(values.type):
@@ -88,7 +88,7 @@ def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _has_zero(values: pa.ChunkedArray) -> bool:
-    """Tell whether a bound is 0.0, which may stand for -0.0 and 0.0."""
+    """Return whether a bound is 0.0, which may stand for -0.0 and 0.0."""
     if not pa.types.is_floating(values.type):
         return False
     return bool(pc.any(pc.equal(values, 0.0)).as_py())

@@ -1,4 +1,4 @@
-"""Look up rows by key: make predicates of a Python value and select the matching rows."""
+"""Look up rows by key: create predicates from a Python value and select the matching rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ffq_spark.format.texts import array_of, is_text, text_value
 
 
 def key_predicates(exchange: ExchangeRecord, key: Any) -> list[Predicate]:
-    """Make a predicate for each key column.
+    """Create a predicate for each key column.
 
     >>> exchange = ExchangeRecord.of(pa.schema([("k", pa.int64())]), ["k"], 8)
     >>> key_predicates(exchange, 5)
@@ -50,7 +50,7 @@ def _typed(name: str, kind: pa.DataType, value: Any) -> Any:
         if is_text(kind) and isinstance(value, str | bytes):
             return text_value(value)
         if isinstance(value, str) and not pa.types.is_string(kind):
-            # A key from the command line.
+            # Keys from the command line are strings.
             return pa.scalar(value).cast(kind).as_py()
         return pa.scalar(value, kind).as_py()
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:

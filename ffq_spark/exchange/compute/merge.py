@@ -39,7 +39,7 @@ def merge_sorted(
 class _Head:
     """The next rows of a run: at least half a batch, except at the run's end.
 
-    A run that holds only a few rows would make every round yield only a few of all the others.
+    If one run held only a few rows, each round could yield only a few rows of all runs.
     """
 
     def __init__(self, run: Iterator[pa.RecordBatch]) -> None:

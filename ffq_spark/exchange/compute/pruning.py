@@ -80,7 +80,7 @@ def _spellings(values: list[Any], kind: pa.DataType, hash: str) -> list[Any]:
 
 
 def may_match(manifest: pa.Table, predicates: Sequence[Predicate]) -> NDArray[np.bool_]:
-    """Tell for each part whether its statistics allow a row that meets all predicates."""
+    """Return for each part whether its statistics allow a row that meets all predicates."""
     keep = np.ones(manifest.num_rows, np.bool_)
     if "stats" not in manifest.schema.names or not manifest.num_rows:
         return keep

@@ -78,7 +78,7 @@ class SpillFile(io.RawIOBase):
         return self._file.tell()
 
     def write(self, data: Any) -> int:
-        """Write all bytes; a short write is continued."""
+        """Write all bytes, even if single writes are short."""
         left = memoryview(data)
         with _disk_errors():
             while left:

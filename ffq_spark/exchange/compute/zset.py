@@ -42,9 +42,9 @@ type, or leave it out
 
 
 def consolidate(table: pa.Table, weight: str) -> pa.Table:
-    """Give each row once, with the sum of its weights; drop rows whose sum is 0.
+    """Return each row once, with the sum of its weights; leave out rows whose sum is 0.
 
-    Of equal rows the first one stays, in its place and with its own sign of zero.
+    Of equal rows the first one is kept, with its position and its sign of zero.
 
     >>> rows = pa.table({"k": ["a", "b", "a", None], "w": [1, 1, -1, 2]})
     >>> consolidate(rows, "w").to_pylist()
@@ -104,7 +104,7 @@ def _row_words(table: pa.Table) -> list[Words]:
 def _words(array: pa.Array) -> list[Words]:
     """Return columns of numbers that are equal in two rows exactly if the values are.
 
-    No hash decides alone: bytes are numbered by Arrow's dictionary, and a list becomes the bytes
+    No hashes are compared: bytes are numbered by Arrow's dictionary, and a list becomes the bytes
     of its elements' numbers.
     """
     array = plain(array)

@@ -25,7 +25,7 @@ class Claim(Enum):
 
 
 def make(store: Store, outcome: OutcomeRecord) -> None:
-    """Make all claims of a committed query.
+    """Create all claims of a committed query.
 
     Raises ExchangeMismatch if another first write created a different exchange, DuplicateBatch if
     another run of the same batch came first.

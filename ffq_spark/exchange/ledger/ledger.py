@@ -132,7 +132,7 @@ class Ledger:
         restores: int = 0,
         sort_by: tuple[str, ...] = (),
     ) -> StepRecord:
-        """Make a query's output the next step.
+        """Commit a query's output as the next step.
 
         The attribute `rows` of an error says what becomes of the rows. The outcome's record is the
         point of no return: after it, no error says that the write failed.

@@ -37,7 +37,7 @@ def owners(store: Store, stream: str) -> list[OwnerRecord]:
 def own(
     store: Store, stream: str, owner: str, batch: int, *, takeover: bool = False
 ) -> OwnerRecord:
-    """Make sure that an owner has the stream, and return the record of its first epoch.
+    """Ensure that an owner has the stream, and return the record of its first epoch.
 
     A new epoch begins, with this batch, if the stream is new or is taken over.
     """

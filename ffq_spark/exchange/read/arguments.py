@@ -1,4 +1,4 @@
-"""Take the options of a read as Python values."""
+"""Accept the options of a read as Python values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ReadArguments(TypedDict, total=False):
 
 
 def python_options(given: Mapping[str, Any]) -> ReadOptions:
-    """Make read options of Python values, with the names and checks of the Spark reader.
+    """Create read options from Python values, with the names and checks of the Spark reader.
 
     >>> python_options({"partitions": [0, 3], "as_of_step": 2}).partitions
     frozenset({0, 3})

@@ -1,4 +1,4 @@
-"""Find the bytes that some columns of a part need, and assemble them to a part of just those.
+"""Find the bytes of some columns of a part, and assemble them to a part with only these columns.
 
 The result is again an Arrow stream: the schema, the head and the chosen columns of each
 batch, and the tail. Heads refer to columns by their position, so they are changed to the new ones.
@@ -30,7 +30,7 @@ class Thrift:
     max_gap: int
 
     def pays(self, saved: Any, size: Any) -> Any:
-        """Tell whether it pays to leave out `saved` bytes of a part; both may be arrays.
+        """Return whether leaving out `saved` bytes of a part pays; both may be arrays.
 
         >>> LOCAL.pays(300_000, 500_000), LOCAL.pays(300_000, 900_000)
         (True, False)
@@ -154,7 +154,7 @@ class ColumnRanges:
         return [(self.part.offset + start, end - start) for start, end in self.needed]
 
     def assemble(self, buffers: list[pa.Buffer], path: str, verify: str) -> pa.Buffer:
-        """Make the part without the other columns from the bytes of all spans.
+        """Assemble a part of only the chosen columns from the bytes of all spans.
 
         `buffers` is emptied, so that the bytes are not held twice.
         """

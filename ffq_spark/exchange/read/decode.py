@@ -1,4 +1,4 @@
-"""Decode parts into record batches, as many rows as were committed."""
+"""Decode parts into record batches, and compare their rows with the committed number."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def check_counts(rows: int, batches: int, part: Part, path: str) -> None:
 def validate(batch: pa.RecordBatch, path: str, *, full: bool, any_bytes: bool = True) -> None:
     """Raise CorruptPart if the buffers of a batch contradict its schema.
 
-    `full` looks at every value; with `any_bytes` strings need not be UTF-8, as Spark's may not be.
+    `full` checks every value. `any_bytes` allows strings that are not UTF-8, which Spark may have.
     """
     try:
         batch.validate()

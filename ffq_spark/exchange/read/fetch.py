@@ -54,7 +54,7 @@ def fetch_parts(
         (joined,) = buffers
         for part in request.parts:
             start = part.offset - request.start
-            # A file that grew is as wrong as one that was cut.
+            # A file that has grown is damaged, just like one that is too short.
             data = joined[start : len(joined) if part.ends_file else start + part.bytes]
             _check(data, part, store.url(part.file), verify)
             yield part, data
@@ -131,7 +131,7 @@ def fetch_range(store: Store, part: Part, start: int, length: int) -> pa.Buffer:
 
 
 def _outside(store: Store, file: str) -> CorruptRecord:
-    """Return the error of a manifest that would make readers open other files than data."""
+    """Return the error for a manifest that names a file outside the data tree."""
     message = "the manifest names a part outside the exchange's data"
     return CorruptRecord(message, path=store.url(file))
 

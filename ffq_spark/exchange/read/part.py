@@ -14,7 +14,7 @@ _ROWS_AT_ONCE = 4096
 
 
 class Part(NamedTuple):
-    """A part. What a plan leaves out or a manifest does not know has its default."""
+    """A part. Fields that a plan leaves out, or that a manifest lacks, keep their defaults."""
 
     file: str
     offset: int

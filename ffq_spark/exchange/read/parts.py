@@ -1,4 +1,4 @@
-"""Read parts one after the other, each verified before its first row is given out."""
+"""Read parts one after the other, and verify each part before its first row is returned."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def read_parts(
     output: pa.Schema | None = None,
     totals: ReadTotals | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Read the rows of parts; raise CorruptPart at one that is not what was committed.
+    """Read the rows of parts; raise CorruptPart for a part that differs from the committed one.
 
     `schema` is the exchange's, `output` that of the rows. Parts come in their order, except that
     those of one packed file stay together.

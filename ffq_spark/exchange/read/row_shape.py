@@ -1,4 +1,4 @@
-"""Give the batches of parts the columns and types that a read asks for."""
+"""Convert the batches of parts to the columns and types that a read requests."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class RowShape:
         """Return the batches of a part with the columns and types of the output."""
         if len(self._own) == len(self._output):
             for batch in batches:
-                # Rows without any column still count.
+                # A batch without columns still has a number of rows.
                 yield conform(batch, self._output) if len(self._own) else batch.select([])
             return
         for batch in batches:

@@ -1,4 +1,4 @@
-"""Read the rows of a snapshot's parts: choose how, and give them the columns that are asked for."""
+"""Read the rows of a snapshot's parts: choose how, and convert them to the requested columns."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def read_rows(
     opened = pa.schema([*output, *keys])
     schema = exchange.schema
     if limits is not None:
-        # Within limits every part is verified in full, since a read may go on later.
+        # Within limits every part is verified in full, because a read may resume later.
         options = replace(options, credits=limits.part_bytes, verify="full")
     read = partial(read_parts, store, schema=schema, options=options, totals=totals)
     if order:
@@ -67,9 +67,9 @@ def _consolidated(
     exchange: ExchangeRecord,
     output: pa.Schema,
 ) -> Iterator[pa.RecordBatch]:
-    """Read a Z-set as the rows it amounts to, one partition at a time.
+    """Read and consolidate a Z-set, one partition at a time.
 
-    Equal rows have equal keys and so share a partition: no other needs to be looked at.
+    Equal rows have equal keys, so they are in the same partition.
     """
     assert exchange.weight is not None
     reduces = parts["reduce"].to_numpy()
@@ -102,5 +102,5 @@ def check_readable(exchange: ExchangeRecord, options: ReadOptions) -> None:
 def usable(
     predicates: Sequence[Predicate], exchange: ExchangeRecord, options: ReadOptions
 ) -> list[Predicate]:
-    """Return the predicates that may prune: a weight is not known before its parts are summed."""
+    """Return the predicates that may prune: weights are unknown until they have been summed."""
     return [p for p in predicates if not options.consolidate or p.column != exchange.weight]

@@ -73,7 +73,7 @@ def _merged(
 def _run(
     shape: RowShape, part: Part, data: pa.Buffer, rows: int, path: str, verify: str
 ) -> Iterator[pa.RecordBatch]:
-    """Decode a part in slices of at most `rows` rows: of each run one or two are held."""
+    """Decode a part in slices of at most `rows` rows; the merge holds one or two of each run."""
     for batch in shape.rows(part, decode_part(shape.decoder, part, data, path, verify)):
         for start in range(0, batch.num_rows, rows):
             yield batch.slice(start, rows)

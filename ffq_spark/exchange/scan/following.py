@@ -41,7 +41,7 @@ def next_end(log: StepLog, start: int, latest: int, options: ReadOptions) -> int
 
 
 def steps_between(log: StepLog, start: int, end: int, options: ReadOptions) -> Sequence[StepRecord]:
-    """List the steps of a batch from `start` to `end`, the same ones whenever it is planned."""
+    """List the steps of a batch from `start` to `end`; planning it again gives the same steps."""
     if end <= start:
         return ()
     if start == 0:

@@ -1,4 +1,4 @@
-"""Tell a query planner how the rows of a snapshot are partitioned and sorted."""
+"""Describe how the rows of a snapshot are partitioned and sorted, for Spark's planner."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ffq_spark.options import ReadOptions
 def placed_by(snapshot: Snapshot) -> tuple[str, ...]:
     """Return the keys by which all rows are partitioned as Spark would, or none.
 
-    Keys with floats give none: Spark groups by their normalised values, which are no column.
+    Keys with floats return none: Spark groups by their normalised values, which are no column.
     """
     exchange = snapshot.exchange
     if snapshot.raw is not None or exchange.hash != "spark":

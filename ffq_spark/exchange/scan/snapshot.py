@@ -269,7 +269,7 @@ def _stored_parts(attempts: StageAttempts, attempt: str) -> pa.Table:
 
 
 def _guess(store: Store, raw: pa.Table) -> ExchangeRecord:
-    """Make an exchange's record from its files, without keys and with the partitions seen."""
+    """Derive an exchange's record from its files, without keys and with the partitions seen."""
     if raw.num_rows == 0:
         raise ExchangeNotFound(f"{store.url()} holds no rows and no record of its columns")
     (part,) = list_parts(raw.slice(0, 1))

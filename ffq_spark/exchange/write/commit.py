@@ -24,7 +24,7 @@ def commit_write(
     delivery: Delivery | None = None,
     offsets: Offsets | None = None,
 ) -> StepRecord | None:
-    """Make a write the next step; return None for a batch of a stream that is in the log already.
+    """Commit a write as the next step; return None for a stream's batch that is in the log already.
 
     `delivery` names the stream and the batch of the write; it is None outside of streams.
     """

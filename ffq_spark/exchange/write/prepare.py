@@ -84,5 +84,5 @@ def batch_delivery(options: WriteOptions, streaming_query: str = "") -> Delivery
 
 
 def new_initiator(name: str = "") -> str:
-    """Make up the name of an initiator that is not a Spark application, unique by its suffix."""
+    """Create a unique name for an initiator that is not a Spark application."""
     return f"{name or socket.gethostname()}-{new_query()}"

@@ -66,7 +66,7 @@ class ExchangeRecord(JsonRecord):
         spark_schema: str | None = None,
         weight: str | None = None,
     ) -> ExchangeRecord:
-        """Make the record of a new exchange.
+        """Create the record of a new exchange.
 
         >>> record = ExchangeRecord.of(pa.schema([("k", pa.int64())]), ["k"], 8)
         >>> record.fields, record.schema.names

@@ -1,4 +1,4 @@
-"""The records of a query: how it opens, lives, is canceled and ends."""
+"""The records of a query: its start, lease, cancel request and outcome."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class QueryId:
 
 @dataclass(frozen=True)
 class CancelRecord(JsonRecord):
-    """Asks the initiator to end a query."""
+    """A request to the initiator to cancel a query."""
 
     query: int
     who: str

@@ -103,7 +103,7 @@ class StepRecord(JsonRecord):
 
     @classmethod
     def following(cls, last: StepRecord | None, body: StepBody) -> StepRecord:
-        """Make the next entry of the log: an append extends the version, a replace begins one."""
+        """Create the next entry of the log: an append extends the version, a replace begins one."""
         number = last.step + 1 if last else 1
         if last is None or body.mode == "replace":
             return cls(number, last.version + 1 if last else 1, number, body)
@@ -112,6 +112,6 @@ class StepRecord(JsonRecord):
 
 @dataclass(frozen=True)
 class NewestRecord(JsonRecord):
-    """A step that exists, from which to look for the newest. It is replaced, and may be behind."""
+    """The step at which the search for the newest step begins. The record may be out of date."""
 
     step: int

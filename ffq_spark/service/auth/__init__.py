@@ -1,1 +1,1 @@
-"""Bearer tokens and what they allow."""
+"""Bearer tokens, and the access that they grant."""

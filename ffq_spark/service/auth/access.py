@@ -1,4 +1,4 @@
-"""What a caller may do: scopes, and the roots on which they apply."""
+"""The access of a caller: its scopes, and the roots to which they apply."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _GROUP_AND_OTHERS_READ = stat.S_IRGRP | stat.S_IROTH
 def add_token(
     path: str, name: str, scopes: Iterable[str], roots: Iterable[str] | None = None
 ) -> str:
-    """Make a token, add its hash to a file of tokens, and return the secret once it is durable.
+    """Create a token, add its hash to a file of tokens, and return the secret once it is durable.
 
     Symbolic links are followed. An existing file keeps its owner and read permissions; only its
     owner can open a new file.

@@ -20,7 +20,7 @@ _BEARER = "bearer "
 def new_token(
     name: str, scopes: Iterable[str], roots: Iterable[str] | None = None
 ) -> tuple[str, dict[str, Any]]:
-    """Make a secret, and the entry with its hash for the server's file of tokens.
+    """Create a secret, and the entry with its hash for the server's file of tokens.
 
     >>> secret, entry = new_token("etl", ["read"], ["orders"])
     >>> Tokens([entry]).authenticate({"authorization": [f"Bearer {secret}"]}).name

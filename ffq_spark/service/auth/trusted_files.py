@@ -1,4 +1,4 @@
-"""Read files that decide whom a server lets in; refuse them if other users could change them."""
+"""Read a server's credential files, and refuse files that other users could change."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ Ask the operator of the service for a token with this scope and root
         self._statements = statements
 
     def require(self, access: Access, scope: str, exchange: str) -> None:
-        """Raise Forbidden unless the caller's token allows this, and a result is the caller's."""
+        """Raise Forbidden if the token lacks the scope, or a result belongs to another caller."""
         access.require(scope, exchange)
         root, _, query = exchange.partition("/")
         if root != RESULTS:

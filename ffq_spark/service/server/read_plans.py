@@ -155,7 +155,7 @@ class ReadPlanner:
             plan = self._replan(task.read())
         except _REPLACED as error:
             if task.as_of_step is None and not task.steps and task.query is None:
-                # The service makes no tickets that name no snapshot: the caller's request is wrong.
+                # The caller wrote this ticket: all tickets of the service name a snapshot.
                 raise
             raise _stale(task, error.message) from error
         parts = _task_parts(task, plan)

@@ -63,7 +63,7 @@ class RemoteWrites:
         return _summary(write.register(body.map_task, body.attempt))
 
     def commit(self, body: CommitQuery) -> dict[str, Any]:
-        """Commit a write as a step; the step is None if its batch of a stream already is one."""
+        """Commit a write as a step; the step is None if the stream's batch is already committed."""
         step = self._open(body.exchange, body.query).commit(body.map_tasks)
         if step is None:
             return {"step": None, "rows": 0, "bytes": 0}

@@ -130,7 +130,7 @@ class Service:
         finally:
             stopper.join(_END_SECONDS)
             if stopper.is_alive():
-                # gRPC waits for callers that neither read on nor hang up.
+                # gRPC waits for callers that neither continue to read nor disconnect.
                 cut_connections(self.server.port)
                 stopper.join(_CUT_SECONDS)
             if self._metrics is not None:

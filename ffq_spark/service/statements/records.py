@@ -137,7 +137,7 @@ class StatementRecords:
         return submitted is None or not self.is_active_elsewhere(submitted)
 
     def _queries(self) -> Iterator[int]:
-        """Yield the numbers with a record. Other files in the root belong to somebody else."""
+        """Yield the numbers with a record. Other files in the root are not ffq_spark's."""
         for entry in self._store.list(""):
             query = paths.parse_number(entry.name.partition(".")[0])
             if query is not None and entry.name in (_submit_path(query), _end_path(query)):

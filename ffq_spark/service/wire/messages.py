@@ -43,7 +43,7 @@ describes every one
     """
 
     def __init_subclass__(cls) -> None:
-        # A field whose values nobody checks would let callers send anything.
+        # A field without a check would let callers send any value.
         for name, annotation in cls.__annotations__.items():
             if not is_checked(str(annotation)):
                 raise TypeError(f"{cls.__name__}.{name}: values of {annotation} are not checked")
@@ -136,7 +136,7 @@ class Task(Selection):
 
     @classmethod
     def within(cls, read: Read, first: int, count: int, check: int) -> Task:
-        """Make a ticket for some of the parts of a read."""
+        """Create a ticket for some of the parts of a read."""
         return cls(first=first, count=count, check=check, **read.selection())
 
     def read(self) -> Read:

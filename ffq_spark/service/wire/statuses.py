@@ -82,7 +82,7 @@ def rich_status(code: int, text: str) -> bytes:
 
 
 def from_flight(error: Exception) -> FfqError | None:
-    """Return the error that a service sent, or None if the text has none of our codes.
+    """Return the error that a service sent, or None if the text has no code of ffq_spark.
 
     >>> from_flight(Exception("[FFQ_FENCED] late. Run the write again; its rows were not added"))
     Fenced('[FFQ_FENCED] late. Run the write again; its rows were not added')
