@@ -54,7 +54,7 @@ def test_metadata_of_a_batch_is_found_by_its_key() -> None:
         writer.write_batch(BATCH, custom_metadata={b"a": b"1", b"b": b"2"})
     data = sink.getvalue()[len(BATCH.schema.serialize()) :].to_pybytes()
     assert metadata_value(memoryview(data), b"b") == b"2"
-    with pytest.raises(ValueError, match="it has no c"):
+    with pytest.raises(ValueError, match="the metadata has no c"):
         metadata_value(memoryview(data), b"c")
 
 
