@@ -53,7 +53,7 @@ class SharedWrite:
 
     >>> store = Store("memory://doc-shared-write")
     >>> schema = pa.schema([("k", pa.int64())])
-    >>> upload = SharedWrite.begin(store, schema, {"keys": "k", "partitions": "2"})
+    >>> write = SharedWrite.begin(store, schema, {"keys": "k", "partitions": "2"})
     >>> _ = write.put(0, [pa.record_batch([[1, 2, 3]], schema=schema)])
     >>> SharedWrite.open(store, write.query).commit(map_tasks=1).body.rows
     3
