@@ -1,4 +1,4 @@
-"""Hypothesis strategies for the Arrow data that Spark can produce, and Spark's rules about it."""
+"""Hypothesis strategies for the Arrow data that Spark can produce, and Spark's order of values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FFQ_KEYS = (pa.null(), pa.bool_(), *INTEGERS, *FLOATS, pa.string())
 
 
 def values(kind: pa.DataType) -> st.SearchStrategy[Any]:
-    """Python values of a type, without None."""
+    """Generate Python values of a type, without None."""
     if pa.types.is_boolean(kind):
         return st.booleans()
     if pa.types.is_signed_integer(kind):
@@ -76,7 +76,7 @@ def _nested_values(kind: pa.DataType) -> st.SearchStrategy[Any]:
 
 
 def cells(kind: pa.DataType) -> st.SearchStrategy[Any]:
-    """Values and nulls of a type."""
+    """Generate values and nulls of a type."""
     return st.none() if pa.types.is_null(kind) else st.none() | values(kind) | values(kind)
 
 
@@ -87,7 +87,7 @@ def arrays(kind: pa.DataType, min_size: int = 0, max_size: int = 20) -> st.Searc
 
 @st.composite
 def kinds(draw: st.DrawFn, depth: int = 2) -> pa.DataType:
-    """Any type that a Spark column has in Arrow: mostly plain, nested up to two levels."""
+    """Generate Arrow types of Spark columns: mostly plain types, some nested up to two levels."""
     shape = draw(st.sampled_from(["leaf"] * 6 + ["list", "struct", "map"] if depth else ["leaf"]))
     if shape == "leaf":
         return draw(st.sampled_from(LEAVES))
@@ -109,7 +109,7 @@ def contains_map(kind: pa.DataType) -> bool:
 
 
 def order_key(value: Any) -> tuple[int, bool, Any]:
-    """Python's order of these is Spark's order of values: nulls first, NaN last."""
+    """Map a value to a key that Python orders as Spark orders values: nulls first, NaN last."""
     if value is None:
         return 0, False, 0
     if isinstance(value, float) and value != value:
@@ -118,12 +118,12 @@ def order_key(value: Any) -> tuple[int, bool, Any]:
 
 
 def row_keys(table: pa.Table, columns: Sequence[str]) -> list[tuple[Any, ...]]:
-    """The order key of every row."""
+    """Return the order key of every row."""
     found = [[order_key(value) for value in table[name].to_pylist()] for name in columns]
     return list(zip(*found, strict=True))
 
 
 def texts(table: pa.Table) -> list[str]:
-    """Each row as a text that tells -0.0 from 0.0 and holds NaN equal to NaN."""
+    """Convert each row to text, in which -0.0 differs from 0.0 and NaN equals NaN."""
     columns = [table[name].to_pylist() for name in table.column_names]
     return [repr(row) for row in zip(*columns, strict=True)]

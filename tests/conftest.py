@@ -13,27 +13,27 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-# How long an example takes says how busy the machine is, not whether the property holds.
+# No deadline: the duration of an example depends on the load of the machine.
 settings.register_profile("ffq", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ffq")
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-# Not a conftest.py in tests/service: tests import names from this file as the module `conftest`.
+# A second conftest.py in tests/service would shadow this one: tests import it as `conftest`.
 pytest_plugins = ("service_fixtures",)
 
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-# A short-lived Java spends half of its time on optimizing code that runs once.
+# A short-lived JVM would spend half of its time on optimizing code that runs once.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
-# `FFQ_LAYOUT=packed pytest` runs the suite with that layout where a test asks for none itself.
+# `FFQ_LAYOUT=packed pytest` runs every test that sets no layout with layout=packed.
 LAYOUT = os.environ.get("FFQ_LAYOUT", "parts")
 
 
 def pytest_configure() -> None:
-    """Make the layout the default also of options that are not read from the environment."""
+    """Make LAYOUT the default of `WriteOptions`, even of options not read from the environment."""
     if LAYOUT != "parts":
         from ffq_spark.options import WriteOptions
 
@@ -41,7 +41,7 @@ def pytest_configure() -> None:
         WriteOptions.__init__.__defaults__ = tuple({**defaults, "layout": LAYOUT}.values())
 
 
-# Files with few long tests: begun last, one of them would run beside an idle process.
+# Directories with long tests run first; started last, a long test would leave other workers idle.
 _FIRST = ("faults", "bridge", "queries", "spark", "service")
 
 
@@ -54,14 +54,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @dataclass(frozen=True)
 class Place:
-    """A root on some storage, with what it takes to reach it."""
+    """A root and the storage options that open it."""
 
     root: str
     storage_options: dict[str, Any] = field(default_factory=dict)
 
 
 def start_spark(master: str = "local[2]", **conf: str) -> Any:
-    """A tuned session; `_` in a keyword stands for `.` in the setting's name."""
+    """Start a tuned session; `_` in a keyword stands for `.` in the setting's name."""
     from pyspark.sql import SparkSession
 
     import ffq_spark as ffq
@@ -112,21 +112,21 @@ def s3_through_proxy(s3: Any) -> Iterator[Any]:
 
 @pytest.fixture
 def proxy(s3_through_proxy: Any) -> Any:
-    """A proxy before the S3 server that counts from this test on."""
+    """Return the proxy of the S3 server, with its request counts reset for this test."""
     s3_through_proxy.forget()
     return s3_through_proxy
 
 
 @pytest.fixture
 def proxied(s3: Any, proxy: Any) -> Place:
-    """A fresh root that is reached through the proxy."""
+    """Return a new root that is reached through the proxy."""
     options = {**s3.storage_options, "endpoint_url": proxy.endpoint}
     return Place(f"s3://{s3.bucket}/{uuid.uuid4().hex}", options)
 
 
 @pytest.fixture(params=["local", "memory", "s3"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """The same test on every kind of storage."""
+    """Return a new root; the test runs once on each kind of storage."""
     name = uuid.uuid4().hex
     if request.param == "local":
         return Place(str(tmp_path / name))
@@ -138,5 +138,5 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 @pytest.fixture
 def new_root(tmp_path: Path) -> Callable[[], str]:
-    """Any number of fresh roots, for property tests."""
+    """Return a function that makes new roots, for property tests."""
     return lambda: str(tmp_path / uuid.uuid4().hex)

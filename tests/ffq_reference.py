@@ -1,4 +1,4 @@
-"""FFQ's own files, written from the description of its format alone: nothing here is the product's.
+"""FFQ's own files, written from the description of FFQ's format without any code of ffq_spark.
 
 The rows of a golden directory come from plain pyarrow streams, its indexes from text and `struct`.
 """
@@ -18,7 +18,7 @@ FRAME_HEADER_BYTES = 24
 
 
 def stream(*batches: pa.RecordBatch) -> bytes:
-    """One Arrow IPC stream: schema, batches, end marker."""
+    """Encode batches as one Arrow IPC stream: schema, batches, end marker."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batches[0].schema) as writer:
         for batch in batches:
@@ -27,7 +27,7 @@ def stream(*batches: pa.RecordBatch) -> bytes:
 
 
 def frame(body: bytes, codec: str = "none") -> bytes:
-    """One version 2 frame around a stream. Its zstd bodies carry no content size."""
+    """Wrap a stream in a version 2 frame. zstd bodies contain no content size."""
     if codec == "zstd":
         packed = zstandard.ZstdCompressor(write_content_size=False).compress(body)
     elif codec == "lz4":
@@ -45,7 +45,7 @@ def pretty(lines: Sequence[str]) -> bytes:
 def index_json(
     attempt: tuple[int, int, int, int], created_at_ms: int, partitions: Sequence[str]
 ) -> bytes:
-    """`index.json`: two-space pretty JSON without a last newline; partitions are texts."""
+    """Return `index.json`: JSON indented by two spaces, without a final newline."""
     query, stage, map_task, number = attempt
     head = [
         "{",
@@ -96,7 +96,7 @@ def chunk(offset: int, framed: bytes, rows: int, batches: int) -> str:
 
 
 def entry_v2(reduce: int, file: str, codec: str, frames: Sequence[tuple[bytes, int, int]]) -> str:
-    """A version 2 entry of frames with their rows and batches."""
+    """Return a partition's version 2 entry; each frame comes with its rows and batches."""
     chunks, offset, sums = [], 0, [0, 0, 0, 0]
     for framed, rows, batches in frames:
         chunks.append(chunk(offset, framed, rows, batches))
@@ -134,7 +134,7 @@ def write_v1(
     created_at_ms: int = 1_700_000_000_000,
     index: bool = True,
 ) -> Path:
-    """One attempt as FFQ version 1 leaves it; without an index if it died before."""
+    """Write an attempt as FFQ version 1 does; `index=False` omits the index, as after a crash."""
     place = root / directory(attempt)
     place.mkdir(parents=True, exist_ok=True)
     entries = []
@@ -157,7 +157,7 @@ def write_v2(
     *,
     created_at_ms: int = 1_700_000_000_000,
 ) -> Path:
-    """One attempt as FFQ version 2 leaves it: a frame for each batch."""
+    """Write an attempt as FFQ version 2 does: one frame for each batch."""
     place = root / directory(attempt)
     place.mkdir(parents=True, exist_ok=True)
     entries = []

@@ -1,7 +1,7 @@
-"""A proxy before an S3 server that counts requests and makes scripted trouble.
+"""A proxy in front of an S3 server that counts requests and injects scripted faults.
 
-It passes requests on byte for byte, the Host header too: clients sign it, and the server checks the
-signature with the name that it was called by.
+It passes requests on byte for byte, including the Host header: clients sign the header, and the
+server verifies the signature with the host name of the request.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _ANSWERS = {
 }
 
 KINDS = ("500", "503", "429", "slow", "cut", "drop", "reset", "lost")
-"""`drop` and `reset` end the connection before the request is passed on, `lost` after it was.
+"""Kinds of faults that a retry overcomes; a retry does not overcome `403`.
 
-These pass with a new try; `403` does not.
+`drop` and `reset` end the connection before the request is passed on, `lost` afterwards.
 """
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a client asked for."""
+    """A client's request."""
 
     method: str
     path: str
@@ -47,7 +47,7 @@ class Request:
 
     @property
     def operation(self) -> str:
-        """What S3 calls it, in one word.
+        """Name of the S3 operation, in one word.
 
         >>> Request("GET", "/b", "list-type=2").operation, Request("GET", "/b/k").operation
         ('LIST', 'GET')
@@ -73,10 +73,10 @@ _POSTS = {"delete": "DELETE_MANY", "uploads": "CREATE_UPLOAD", "uploadId": "COMP
 
 @dataclass(frozen=True)
 class Fault:
-    """Trouble of a kind, for the requests that `when` picks, at most `count` of them.
+    """A fault for the requests that `when` selects, at most `count` of them.
 
-    With `share` only so many of those, drawn from `seed`. A cut comes after half of the body; a
-    slow body flows with `bytes_per_second`.
+    `share` is the fraction of these requests that fail, drawn at random from `seed`. A `cut` comes
+    after half of the body; a `slow` body arrives at `bytes_per_second`.
     """
 
     kind: str
@@ -88,7 +88,7 @@ class Fault:
 
 
 def on(*operations: str) -> Callable[[Request], bool]:
-    """Picks requests by their operation.
+    """Return a condition that selects requests by their operation.
 
     >>> on("PUT", "PART")(Request("PUT", "/b/k"))
     True
@@ -97,7 +97,7 @@ def on(*operations: str) -> Callable[[Request], bool]:
 
 
 class _Armed:
-    """A fault with what is left of it."""
+    """An active fault, with the number of requests that it may still fail."""
 
     def __init__(self, fault: Fault) -> None:
         self.fault = fault
@@ -115,7 +115,7 @@ class _Armed:
 
 
 class S3Proxy:
-    """Listens on a loopback port of its own while its context is open, under TLS if it is given."""
+    """A proxy on its own loopback port, with TLS if a TLS context is passed."""
 
     def __init__(self, upstream_port: int, tls: ssl.SSLContext | None = None) -> None:
         self._upstream = ("127.0.0.1", upstream_port)
@@ -151,32 +151,32 @@ class S3Proxy:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
-    # --- what tests ask ---------------------------------------------------------------------
+    # --- requests and faults ---------------------------------------------------------------------
 
     @property
     def requests(self) -> list[Request]:
-        """All requests since the last `forget`, in the order of their arrival."""
+        """Return all requests since the last `forget`, in order of arrival."""
         with self._lock:
             return list(self._requests)
 
     def counts(self) -> dict[str, int]:
-        """How many requests of each operation."""
+        """Return the number of requests by operation."""
         return dict(Counter(request.operation for request in self.requests))
 
     def struck(self) -> dict[str, int]:
-        """How many faults of each kind were carried out."""
+        """Return the number of injected faults by kind."""
         with self._lock:
             return dict(self._struck)
 
     def forget(self) -> None:
-        """Count from here on."""
+        """Reset the requests and the counts."""
         with self._lock:
             self._requests.clear()
             self._struck.clear()
 
     @contextlib.contextmanager
     def faults(self, *faults: Fault) -> Iterator[None]:
-        """Make trouble while the context is open; the first fault that fits a request strikes."""
+        """Inject faults while the context is open; the first that selects a request applies."""
         with self._lock:
             self._armed = [_Armed(fault) for fault in faults]
         try:
@@ -221,7 +221,7 @@ class S3Proxy:
         questions: BinaryIO,
         answers: BinaryIO,
     ) -> bool:
-        """One request and its answer; whether the connection stays."""
+        """Pass on one request and its response; return whether the connection stays open."""
         head = _read_head(questions)
         if head is None:
             return False
@@ -276,7 +276,7 @@ class S3Proxy:
 
 @dataclass(frozen=True)
 class _Head:
-    """The first line and the headers of a message, as they came."""
+    """The first line and the headers of a message, exactly as received."""
 
     lines: tuple[bytes, ...]
 
@@ -318,7 +318,7 @@ def _read_head(source: BinaryIO) -> _Head | None:
 
 
 def _body(source: BinaryIO, head: _Head, *, is_answer: bool) -> Iterator[bytes]:
-    """The body's bytes as they are on the wire, chunk marks included."""
+    """Yield the body's bytes as they are on the wire, including chunk headers."""
     if "chunked" in head.get("transfer-encoding").lower():
         while True:
             mark = source.readline()

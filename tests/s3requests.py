@@ -1,4 +1,4 @@
-"""Counts what is asked of S3, below every client of ours: in aiobotocore itself."""
+"""Counts the requests to S3 inside aiobotocore, below all of our clients."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _KINDS = {
 
 @dataclass
 class Counted:
-    """Every operation with its key or prefix, in the order of their beginning."""
+    """The S3 operations with their keys or prefixes, in the order in which they began."""
 
     calls: list[tuple[str, str]] = field(default_factory=list)
 
     def requests(self, *, data: bool) -> Requests:
-        """Those for parts and indexes, or those for records."""
+        """Count the requests for parts and indexes (`data`), or for records."""
         kinds = [_KINDS[name] for name, key in self.calls if ("/shuffle/" in key) == data]
         return Requests(**{kind: kinds.count(kind) for kind in set(_KINDS.values())})
 

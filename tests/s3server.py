@@ -18,7 +18,7 @@ from typing import Any
 
 
 def free_ports(count: int) -> list[int]:
-    """Free ports whose neighbour 10,000 above is free too: the server opens that one as well."""
+    """Find free ports p for which p + 10,000 is also free, because the server opens both."""
     found: list[int] = []
     while len(found) < count:
         with contextlib.ExitStack() as stack:
@@ -40,7 +40,7 @@ _START_SECONDS = 40
 
 
 class S3Server:
-    """Started on entry, killed on exit."""
+    """An S3 server that is started on entry and killed on exit."""
 
     bucket = "ffq"
     key = "test-key"
@@ -65,7 +65,7 @@ class S3Server:
         return {f"storage.{name}": value for name, value in self.storage_options.items()}
 
     def __enter__(self) -> S3Server:
-        # Between choosing ports and opening them another process may take one.
+        # Another process may take a port after it was chosen and before the server opens it.
         for _ in range(_STARTS):
             self._start()
             if self._is_ready():
@@ -102,7 +102,7 @@ class S3Server:
             )
 
     def request_counts(self) -> dict[str, int]:
-        """The server's own counts of the bucket's requests: GET, LIST, PUT (also of parts), …."""
+        """Return the server's counts of requests to the bucket: GET, LIST, PUT (and parts), …."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self._metrics}/metrics") as answer:
             text = answer.read().decode()
         counts: Counter[str] = Counter()
@@ -113,7 +113,7 @@ class S3Server:
         return dict(counts)
 
     def _is_ready(self) -> bool:
-        """Whether the server answers; not if it ends, or takes too long."""
+        """Wait until the server answers; return False if it exits or takes too long."""
         import s3fs
 
         assert self._process is not None

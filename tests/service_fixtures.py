@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-# The service and its helpers are imported by the fixtures: all tests load this module.
+# The fixtures import the service and its helpers themselves: all tests load this module.
 import ffq_spark as ffq
 
 
@@ -22,7 +22,7 @@ def two_steps(root: str) -> ffq.Exchange:
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Path:
-    """A directory of the exchanges a and b, beside another exchange."""
+    """Make a directory with the exchanges a and b, and another exchange beside it."""
     from service_scene import rows, write
 
     for name in ("a", "b"):
@@ -33,7 +33,7 @@ def lake(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def connect() -> Iterator[Any]:
-    """A function that serves roots and connects to them. The test's end closes both."""
+    """Return a function that serves roots and connects to them. Both are closed after the test."""
     opened: list[Any] = []
 
     def start(roots: Any, **options: Any) -> Any:

@@ -24,15 +24,15 @@ def read(spark: Any, root: str, **options: Any) -> Any:
 
 
 def rows(df: Any) -> list[str]:
-    """All rows in an order of their own: equal lists mean equal multisets of rows.
+    """Return all rows as sorted texts: equal lists mean equal multisets of rows.
 
-    As text NaN equals itself and -0.0 is not 0.0.
+    In these texts NaN equals NaN, and -0.0 differs from 0.0.
     """
     return sorted(repr(tuple(row)) for row in exact(df).collect())
 
 
 def exact(df: Any) -> Any:
-    """The frame with dates and times as numbers and text: Python's own end at the year 9999."""
+    """Convert dates and times to numbers and text: Python's own types end at the year 9999."""
     return df.select(*(_exact(field.name, field.dataType) for field in df.schema.fields))
 
 
@@ -48,19 +48,19 @@ def _exact(name: str, kind: Any) -> Any:
 
 
 def loose_schema(df: Any) -> str:
-    """The schema with nulls allowed everywhere, types and metadata as they are."""
+    """Return the schema as JSON with every field nullable; types and metadata stay."""
     return _STRICT.sub(r'"\1":true', df.schema.json())
 
 
 def failure(call: Callable[[], Any]) -> str:
-    """The text of the error that a call must raise."""
+    """Return the text of the error that a call must raise."""
     with pytest.raises(Exception) as caught:
         call()
     return str(caught.value)
 
 
 def files(root: str, under: str = "") -> list[str]:
-    """Every file below a local root, relative to it."""
+    """List every file below a local root, relative to the root."""
     found = []
     for directory, _, names in os.walk(Path(root, under)):
         found += [os.path.relpath(os.path.join(directory, name), root) for name in names]
@@ -68,7 +68,7 @@ def files(root: str, under: str = "") -> list[str]:
 
 
 def decided(root: str) -> list[str]:
-    """The files without those that the bridge writes beside a query, whenever it gets to it."""
+    """List the files except leases and attempts, which the bridge writes at any time."""
     beside = ("_ffq/leases/", "_ffq/attempts/")
     return [name for name in files(root) if not name.startswith(beside)]
 
@@ -78,7 +78,7 @@ def part_files(root: str) -> list[str]:
 
 
 def bare_source(spark: Any) -> str:
-    """Register the source under a name that the plugin does not know: plain Spark reads it."""
+    """Register the source under a name unknown to the plugin, so that plain Spark reads it."""
     from ffq_spark.spark.source import FfqShuffleSource
 
     class BareSource(FfqShuffleSource):

@@ -1,7 +1,7 @@
-"""A real standalone Spark cluster on two loopback hosts, for what needs two hosts: speculation.
+"""A real standalone Spark cluster on two loopback hosts, for tests of speculation.
 
-Spark never puts a speculative twin on the host of the first attempt, so `local-cluster`, whose
-workers all share one host, can not speculate.
+Spark never puts a speculative twin on the host of the first attempt. All workers of `local-cluster`
+share one host, so it cannot speculate.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HOSTS = ("127.0.0.1", "127.0.0.2")
 
 
 class StandaloneCluster:
-    """A master, and a worker with one core on each host. Started on entry, killed on exit."""
+    """A master, and one worker with one core on each host; started on entry, killed on exit."""
 
     def __init__(self) -> None:
         self._home = Path(pyspark.__file__).parent

@@ -1,8 +1,8 @@
 """Processes that a test moves one storage operation at a time, and can kill between any two.
 
-Processes are threads of which only one ever runs, so every interleaving of their operations can be
-made, and made again. They share a local directory, or files in memory, where each can also be
-killed in the middle of a file.
+A process is a thread, and only one thread runs at a time. A test can therefore make and repeat
+every interleaving of their operations. The processes share a local directory or files in memory; in
+memory a process can also be killed in the middle of a file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ffq_spark.store.local import LocalBackend
 
 Files = dict[str, bytes]
 
-# The changes of a directory that decide what readers see; all others only prepare.
+# The changes that decide which steps readers see; all other changes prepare them.
 DECIDING = (
     "change _ffq/pending",
     ".outcome.json",
@@ -30,17 +30,17 @@ DECIDING = (
 
 
 def new_directory() -> str:
-    """Make an empty directory, in memory if possible: a campaign makes thousands of small files."""
+    """Make an empty directory, in memory if possible: a test run makes thousands of small files."""
     memory = "/dev/shm"
     return tempfile.mkdtemp(prefix="ffq-", dir=memory if os.path.isdir(memory) else None)
 
 
 class Killed(BaseException):
-    """Ends a process where it stands; nothing it does afterwards reaches storage."""
+    """Ends a process at once; no later operation of the process reaches storage."""
 
 
 class FakeTime:
-    """A clock that a test sets; it replaces the module `time`."""
+    """A clock that a test sets, as a replacement for the module `time`."""
 
     def __init__(self, milliseconds: int) -> None:
         self.now = milliseconds
@@ -52,7 +52,7 @@ class FakeTime:
 class SharedFiles(LocalBackend):
     """Files in a dict, with a gate before every operation.
 
-    A kind of local storage only because the store then works in the calling thread alone.
+    It extends the local backend so that the store does all work in the calling thread.
     """
 
     def __init__(self, files: Files, gate: Callable[[str], None]) -> None:
@@ -74,7 +74,10 @@ class SharedFiles(LocalBackend):
         self._files[path] = bytes(data)
 
     def write(self, path: str, pieces: Iterable[memoryview]) -> None:
-        """Half a file is seen, as on a disk; a deleted one comes back, as on an object store."""
+        """Write piece by piece: readers see half a file, as on a disk.
+
+        A file that is deleted meanwhile comes back, as on an object store.
+        """
         self._gate(f"write {path}")
         data = self._files[path] = b""
         for piece in pieces:
@@ -97,7 +100,7 @@ class SharedFiles(LocalBackend):
         pass
 
     def tree(self, path: str, skip: Callable[[str], bool]) -> Iterator[Directory]:
-        """Each directory is listed when it is met: what comes or goes meanwhile may be seen."""
+        """List each directory when the walk reaches it: concurrent changes may be visible."""
         self._gate(f"walk {path}")
         below = {p.rpartition("/")[0] for p in self._files if p.startswith(f"{path}/")}
         for directory in sorted(below):
@@ -169,8 +172,8 @@ def open_store(files: Files, watch: Callable[[str], None] = lambda _: None) -> S
 class Process:
     """Work that waits before each of its storage operations until it is advanced.
 
-    `place` is the path of a local directory, or files in memory. Operations of a directory are
-    named `read` or `change <path>`; those of files in memory by their kind and path.
+    `place` is the path of a local directory, or files in memory. Operations on a directory
+    are named `read` or `change <path>`; operations on files in memory by their kind and path.
     """
 
     def __init__(self, place: str | Files, work: Callable[[Store], Any]) -> None:
@@ -217,7 +220,7 @@ class Process:
             raise TimeoutError("no answer")
 
     def fail_next(self, fault: str) -> None:
-        """Fail its next operation in a directory: `refused`, or done with the answer `lost`."""
+        """Fail the next operation: `refused` does no work, `lost` loses only the answer."""
         self._fault = fault
 
     def advance(self, operations: int = 1) -> None:
@@ -229,7 +232,7 @@ class Process:
             self._waiting.acquire()
 
     def advance_to(self, *operations: str) -> None:
-        """Run one operation, and more until the next one's name has one of these parts, if any."""
+        """Run one operation, and then more until the next one's name contains one of the texts."""
         self.advance()
         while operations and not self.done and not any(part in self.next for part in operations):
             self.advance()

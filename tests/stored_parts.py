@@ -1,4 +1,4 @@
-"""The bytes of parts on local storage, whatever the layout: to look at, to swap, to damage."""
+"""Read, swap and damage the bytes of parts on local storage, in either layout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ffq_spark import Exchange
 
 @dataclass(frozen=True)
 class StoredPart:
-    """Where the bytes of one part lie: in a file of their own, or in one that others share."""
+    """The location of one part's bytes: its own file, or a range of a packed file."""
 
     file: Path
     start: int
@@ -29,12 +29,12 @@ class StoredPart:
         return self.file.read_bytes()[self.start : self.start + self.size]
 
     def put(self, data: bytes) -> None:
-        """Other bytes in the part's place; what follows it in its file moves."""
+        """Replace the part's bytes; the bytes after the part move."""
         there = self.file.read_bytes()
         self.file.write_bytes(there[: self.start] + data + there[self.start + self.size :])
 
     def destroy(self) -> None:
-        """The part's file goes, or, where other parts share it, what its bytes say."""
+        """Delete the part's file, or overwrite the part with zeros in a shared file."""
         if self.is_alone:
             self.file.unlink()
         else:
@@ -42,7 +42,7 @@ class StoredPart:
 
 
 def stored_parts(root: str, **options: Any) -> list[StoredPart]:
-    """The parts that a read with these options would open, in its order."""
+    """List the parts that a read with these options opens, in the order of the read."""
     return [
         StoredPart(Path(root, part["file"]), part["offset"], part["bytes"], part["reduce"])
         for part in Exchange(root).parts(**options).to_pylist()
@@ -50,7 +50,7 @@ def stored_parts(root: str, **options: Any) -> list[StoredPart]:
 
 
 def swap(one: StoredPart, other: StoredPart) -> None:
-    """Give each of two parts the other's bytes; in one file they must be neighbours."""
+    """Exchange the bytes of two parts; parts of one file must be neighbours."""
     first, second = one.read(), other.read()
     if one.file != other.file:
         one.put(second)
@@ -61,7 +61,7 @@ def swap(one: StoredPart, other: StoredPart) -> None:
 
 
 def rows_in(file: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a file that holds one Arrow stream, or several one behind the other."""
+    """Yield the rows of a file that holds one or more Arrow streams."""
     source = pa.BufferReader(file.read_bytes())
     while source.tell() < source.size():
         yield from pa.ipc.open_stream(source).read_all().to_pylist()

@@ -1,4 +1,4 @@
-"""Every error has a stable code, says it in its text, and survives a trip between processes."""
+"""Every error has a stable code, shows it in its text, and can be sent between processes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ BUILTINS = {
 
 
 def leaves(kind: type[FfqError] = FfqError) -> list[type[FfqError]]:
-    """The errors that are raised: those that no other error refines."""
+    """Return the error classes without subclasses: only these are raised."""
     below = [leaf for child in kind.__subclasses__() for leaf in leaves(child)]
     return below or [kind]
 
@@ -85,7 +85,7 @@ LEAVES = sorted(
 
 
 def test_codes_are_stable() -> None:
-    """A new error is added to the list above; an old one stays as it is."""
+    """Add new errors to the list above; never change an existing entry."""
     assert {kind.__name__: kind.code for kind in LEAVES} == CODES
     assert errors.every_error() == sorted(LEAVES, key=lambda kind: kind.code)
 

@@ -1,4 +1,4 @@
-"""Options: where a value comes from, what is refused, and that the refusal names the option."""
+"""Options: the sources of their values, and the errors for wrong values, which name the option."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ffq_spark.options import (
 KINDS: tuple[type[Options], ...] = (WriteOptions, ReadOptions, ServeOptions)
 
 
-# One value that is right, and one or more that are wrong, for every option.
+# For every option: one valid value, and one or more invalid ones.
 VALUES: dict[tuple[str, str], tuple[str, Any, tuple[str, ...]]] = {
     ("write", "keys"): ("a, b", ("a", "b"), ("", "a,", "a,,b", "a,a")),
     ("write", "partitions"): ("64", 64, ("0", "-1", "x", "1.5", str(MAX_PARTITIONS + 1))),

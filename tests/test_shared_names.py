@@ -1,4 +1,4 @@
-"""Names that Python and Scala share fit the dataclasses that they fill."""
+"""Names that Python and Scala share are fields of the dataclasses on the Python side."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
     python bridge_app.py ROOT GATE [appends]
 
-Task 1 waits until the file GATE exists, so that the write can be met in mid-flight. With `appends`
-the application goes on adding steps of ten rows until the file GATE.stop exists.
+Task 1 waits until the file GATE exists, so that a test can act in the middle of the write. With
+`appends` the application adds steps of ten rows instead, until the file GATE.stop exists.
 """
 
 from __future__ import annotations

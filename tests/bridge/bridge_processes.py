@@ -1,4 +1,4 @@
-"""Driver applications as real processes, and everything they start, found by a mark."""
+"""Driver applications as real processes; a mark in the environment finds all that they start."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 
 
 def wait_for(condition: Callable[[], object], seconds: float, what: str) -> None:
-    """Wait until something holds, or fail saying what never did."""
+    """Wait until the condition holds; after `seconds`, fail with a message about `what`."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"still not after {seconds} s: {what}"
@@ -25,7 +25,7 @@ def wait_for(condition: Callable[[], object], seconds: float, what: str) -> None
 
 
 class App:
-    """One run of a driver application; every process it starts carries its mark."""
+    """A run of a driver application; every process that it starts inherits its mark."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class App:
         self.process.wait()
 
     def said(self, word: str) -> int:
-        """How often the application printed a word."""
+        """Return how often the application printed a word."""
         return self.log.read_text(errors="replace").split().count(word)
 
     def wait_said(self, word: str, times: int = 1, seconds: float = 300) -> None:
@@ -72,7 +72,7 @@ class App:
         wait_for(check, seconds, f"{word} of {self.log}")
 
     def pids(self, containing: str = "") -> list[int]:
-        """The living processes of this application whose command line contains a text."""
+        """Return the living processes of this application whose command line contains a text."""
         found = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and self._is_own(entry, containing):
@@ -91,13 +91,13 @@ class App:
 
     @property
     def jvm(self) -> int:
-        """The driver."""
+        """The pid of the driver's JVM."""
         (pid,) = self.pids("org.apache.spark.deploy.SparkSubmit")
         return pid
 
     @property
     def stewards(self) -> list[int]:
-        """The processes beside the driver."""
+        """The pids of the stewards beside the driver."""
         return self.pids("-m ffq_spark.spark.steward")
 
     def signal_driver(self, number: int) -> None:

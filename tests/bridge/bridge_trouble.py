@@ -1,4 +1,4 @@
-"""A write whose task 1 gets into trouble the first time, with rows that must never be seen."""
+"""A write in which the first attempt of task 1 fails, with rows that must never be visible."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ ROWS, TASKS, POISON = 400, 4, -1
 
 
 def write(cluster: Any, root: str, trouble: Callable[[str], None], marker: Path) -> None:
-    """Write rows; the first attempt of task 1 gets into trouble, and its rows are poison."""
+    """Write rows; the first attempt of task 1 writes poison, and then calls `trouble`."""
     mark = str(marker)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         first = False
         task = TaskContext.get()
-        # A speculative twin may come here before the attempt that it stands in for.
+        # A speculative twin may arrive before the original attempt.
         if (task.partitionId(), task.attemptNumber()) == (1, 0):
             try:
                 os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
@@ -42,7 +42,7 @@ def write(cluster: Any, root: str, trouble: Callable[[str], None], marker: Path)
 
 
 def checked(root: str) -> None:
-    """The rows are exactly right, and the listener saw the end of every attempt that counts."""
+    """Check the rows, and that the listener saw the end of every registered attempt."""
     exchange = Exchange(root)
     assert sorted(exchange.read().read_all()["id"].to_pylist()) == list(range(ROWS))
 
@@ -55,7 +55,7 @@ def checked(root: str) -> None:
 
 
 def eventually_lost(root: str, state: str) -> AttemptState:
-    """The attempt of task 1 that did not count, once the listener has seen its end."""
+    """Wait until the listener has seen the losing attempt of task 1 end, and return its state."""
 
     def found() -> list[AttemptState]:
         losers = [a for a in Exchange(root).attempts() if a.state != "registered"]

@@ -1,4 +1,4 @@
-"""A driver application that knows nothing of this product and tells which settings are in force.
+"""A driver application without ffq_spark in its code, which prints the settings in force.
 
 spark-submit … conf_app.py
 """
@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 
 def in_worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What a worker's daemon was told about its sockets."""
+    """Return whether the worker's daemon uses Unix domain sockets."""
     for _ in batches:
         yield pa.record_batch({"value": [os.environ.get("PYTHON_UNIX_DOMAIN_ENABLED", "False")]})
 

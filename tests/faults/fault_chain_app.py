@@ -1,7 +1,7 @@
-"""Two streams in one driver, from an exchange to a second and from there to a third.
+"""Two streams in one driver, from a first exchange to a second, and from the second to a third.
 
-Arguments: the folder, and `forever` or `once`. A line `started`: the first stream runs. A line
-`ready`: both have caught up.
+Arguments: the folder, and `forever` or `once`. The application prints `started` when a stream runs,
+and `ready` when both have caught up.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A store whose process dies around one chosen change."""
+"""A store that kills its process before, during or after one chosen change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def kill_me() -> None:
 
 @dataclass(frozen=True)
 class CrashPoint:
-    """Before, during or after the n-th change (from 1), or the first change of a path."""
+    """When to crash: before, during or after the n-th change (from 1) or a change of a path."""
 
     change: int | str
     moment: Moment
@@ -36,7 +36,7 @@ class CrashPoint:
 
 
 class CrashingStore(Store):
-    """Counts what changes storage, and dies at its point: create, write, delete and probe."""
+    """Counts changes of storage (create, write, delete, probe) and crashes at its point."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class CrashingStore(Store):
         return found
 
     def _die_before_link(self) -> None:
-        """Local records are written aside and linked: die when only the aside file is there."""
+        """Die when a local record's temporary file is written and not yet linked."""
         os.link = lambda *_, **__: self._die()  # type: ignore[assignment]
 
     def write(self, path: str, pieces: Iterable[Any]) -> None:

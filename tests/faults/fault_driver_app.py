@@ -1,6 +1,7 @@
 """A Spark application that appends to an exchange and is killed inside the commit.
 
-Arguments: the root, the change of the commit (from 1), `before` or `after`, and the rows' tag.
+Arguments: the root, the number of the commit's change (from 1), `before` or `after`, and a tag
+for the rows.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class KilledInCommit(ExchangeWriter):
 
 
 class KilledSource(FfqShuffleSource):
-    """The product's source, under its own name, with that writer."""
+    """The real source, under its own name, with the writer `KilledInCommit`."""
 
     def writer(self, schema: StructType, overwrite: bool) -> KilledInCommit:
         made = super().writer(schema, overwrite)

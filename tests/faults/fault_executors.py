@@ -1,4 +1,4 @@
-"""The executors of a Spark application, as processes."""
+"""Find and kill the executor processes of a Spark application."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def _command(pid: int | str) -> bytes:
 
 
 def executors(application: str) -> set[int]:
-    """The Java processes of an application's executors."""
+    """Return the pids of the Java processes of an application's executors."""
     found = (int(entry) for entry in os.listdir("/proc") if entry.isdecimal())
     commands = {pid: _command(pid) for pid in found}
     return {p for p, line in commands.items() if _BACKEND in line and application.encode() in line}
 
 
 def own_executor() -> int:
-    """The executor that this Python worker works for."""
+    """Return the pid of the executor that this Python worker belongs to."""
     pid = os.getpid()
     while _BACKEND not in _command(pid):
         stat = Path(f"/proc/{pid}/stat").read_text()

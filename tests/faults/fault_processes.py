@@ -1,4 +1,4 @@
-"""Real processes for fault tests: forked, because a fresh interpreter costs a second each."""
+"""Forked processes for fault tests; a fresh interpreter for each would take a second."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Work = Callable[[], Any]
 
 
 class ChildFailed(AssertionError):
-    """A child raised; its traceback is the message."""
+    """A child raised an error; the message is the child's traceback."""
 
 
 @dataclass(frozen=True)
 class Child:
-    """A running child and the pipe on which its result comes."""
+    """A running child process, and the pipe that delivers its result."""
 
     pid: int
     result: int
@@ -33,7 +33,7 @@ def start(work: Work, *, closing: Sequence[int] = ()) -> Child:
     if pid:
         os.close(writing)
         return Child(pid, reading)
-    # Nothing of the parent may run here: its exit handlers would end its Spark.
+    # Skip the parent's exit handlers, which would stop the parent's Spark.
     try:
         for descriptor in closing:
             os.close(descriptor)
@@ -48,7 +48,7 @@ def start(work: Work, *, closing: Sequence[int] = ()) -> Child:
 
 
 def finish(child: Child) -> Any:
-    """The child's result; None if it was killed."""
+    """Wait for a child and return its result, or None if it was killed."""
     with os.fdopen(child.result, "rb") as pipe:
         data = pipe.read()
     _, status = os.waitpid(child.pid, 0)
@@ -63,19 +63,19 @@ def finish(child: Child) -> Any:
 
 
 def stop(child: Child) -> None:
-    """Kill a child, whether it still runs or not."""
+    """Kill a child if it still runs, and free its resources."""
     os.kill(child.pid, signal.SIGKILL)
     os.close(child.result)
     os.waitpid(child.pid, 0)
 
 
 def run(work: Work) -> Any:
-    """Run work in another process and wait for it."""
+    """Run work in another process, and return its result."""
     return finish(start(work))
 
 
 def at_once(works: Sequence[Callable[[Work], Any]]) -> list[Any]:
-    """Run all in their own processes; each calls what it is given to wait for the others."""
+    """Run each work in its own process; its argument is a function that waits for the others."""
     ready_r, ready_w = os.pipe()
     gate_r, gate_w = os.pipe()
 
@@ -87,7 +87,7 @@ def at_once(works: Sequence[Callable[[Work], Any]]) -> list[Any]:
         try:
             return work(meet)
         finally:
-            # One that fails before it has met the others must not keep them waiting.
+            # A process that fails before it meets the others must not keep them waiting.
             os.write(ready_w, b".")
 
     children: list[Child] = []
@@ -98,7 +98,7 @@ def at_once(works: Sequence[Callable[[Work], Any]]) -> list[Any]:
         arrived = 0
         while arrived < len(works) and (met := os.read(ready_r, len(works))):
             arrived += len(met)
-        # An open gate is a closed pipe: all waiting reads end at the same moment.
+        # Closing the pipe opens the gate: all waiting reads end at the same moment.
         os.close(gate_w)
         results = []
         while children:

@@ -1,4 +1,4 @@
-"""Small exchanges whose rows name the write they came from, and what readers see of them."""
+"""Small exchanges whose rows contain a tag of their write, and the rows that readers see."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ Rows = Counter[tuple[Any, ...]]
 
 
 def batch_of(tag: int, rows: int = ROWS) -> pa.RecordBatch:
-    """Rows of one write: the tag says whose they are."""
+    """Make the rows of one write, marked with the tag of the write."""
     return pa.record_batch({"k": list(range(rows)), "tag": [tag] * rows})
 
 
 def rows_of(tags: Sequence[int], rows: int = ROWS) -> Rows:
-    """What a reader sees of these writes."""
+    """Return the rows that a reader sees after the writes with these tags."""
     return Counter((k, tag) for tag in tags for k in range(rows))
 
 
@@ -40,7 +40,7 @@ def table_rows(table: pa.Table) -> Rows:
     return Counter(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
-# Neither keeps anything of what it saw; but a client of S3 takes a moment to make.
+# Stores and exchanges cache no results, so tests share them: a client of S3 is slow to create.
 _stores: dict[str, Store] = {}
 _exchanges: dict[str, Exchange] = {}
 
@@ -68,7 +68,7 @@ def write(place: Place, tag: int, mode: str = "append", store: Store | None = No
 
 
 def visible(place: Place) -> Rows | None:
-    """The rows of a new reader, or None where there is no exchange yet."""
+    """Return the rows that a reader sees now, or None before the exchange exists."""
     try:
         return table_rows(exchange_at(place).read().read_all())
     except ExchangeNotFound:
@@ -76,7 +76,7 @@ def visible(place: Place) -> Rows | None:
 
 
 def committed_queries(store: Store) -> set[int]:
-    """The queries whose outcome says COMMITTED, published or not."""
+    """Return the queries with the outcome COMMITTED, even if their steps are not published yet."""
     names = (entry.name for entry in store.list(paths.QUERIES))
     queries = (name.removesuffix(".outcome.json") for name in names if ".outcome." in name)
     found = (Ledger(store).outcome(int(query)) for query in queries)
@@ -84,20 +84,20 @@ def committed_queries(store: Store) -> set[int]:
 
 
 def markers(store: Store) -> set[int]:
-    """The queries that may be committed and not yet published."""
+    """Return the queries with a marker: they may be committed and not yet published."""
     return {int(e.name.removesuffix(".json")) for e in store.list(paths.PENDING)}
 
 
 @dataclass(frozen=True)
 class Write:
-    """One committed write, as its step's rows and mode say."""
+    """A committed write: the tag of its rows and the mode of its step."""
 
     tag: int
     mode: str
 
 
 def replay(log: Sequence[Write]) -> list[int]:
-    """The tags that are visible after these steps."""
+    """Return the tags that are visible after these steps."""
     found: list[int] = []
     for step in log:
         found = [step.tag] if step.mode == "replace" else [*found, step.tag]
@@ -105,7 +105,7 @@ def replay(log: Sequence[Write]) -> list[int]:
 
 
 def read_log(place: Place) -> list[Write]:
-    """Every step with the one write that it holds, whole; numbers without a gap."""
+    """Return the write of each step; check that each step is one whole write, without a gap."""
     exchange = exchange_at(place)
     log = []
     for number, step in enumerate(exchange.steps(), start=1):

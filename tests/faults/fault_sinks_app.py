@@ -1,4 +1,4 @@
-"""A stream whose every batch goes to three exchanges; killed once between the second and third.
+"""A stream that writes each batch to three exchanges, and is killed once before one of the writes.
 
 Arguments: the folder, the batch in which to die, and the sink before which to die.
 """

@@ -1,6 +1,6 @@
-"""Spark writes that go wrong on purpose: attempts whose rows tell who wrote them.
+"""Spark writes with injected faults; each row contains the attempt that wrote it.
 
-Everything here is sent to the executors by value: they cannot import the tests.
+The module is pickled by value for the executors, because they cannot import the tests.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ COLUMNS = "k long, v long, map_task long, number long, attempt long"
 
 @dataclass(frozen=True)
 class Attempt:
-    """The attempt that runs here: `number` is Spark's, `id` names its directory."""
+    """An attempt: `number` is Spark's attempt number, `id` the number in the directory's path."""
 
     map_task: int
     number: int
@@ -49,7 +49,7 @@ Hook = Callable[[Attempt], Any]
 
 
 def wait_for(condition: Callable[[], Any]) -> Any:
-    """The condition's value, once it has one."""
+    """Wait until the condition returns a true value, and return the value."""
     deadline = time.monotonic() + PATIENCE
     while not (found := condition()):
         if time.monotonic() > deadline:
@@ -59,7 +59,7 @@ def wait_for(condition: Callable[[], Any]) -> Any:
 
 
 def comes_first(folder: str, name: str, text: object = "") -> bool:
-    """Whether nobody has asked this before, in any process; the first one leaves a text."""
+    """Return whether no process has called this before; the first caller stores a text."""
     target = Path(folder, name)
     own = target.with_suffix(f".{os.getpid()}")
     own.write_text(str(text))
@@ -73,25 +73,25 @@ def comes_first(folder: str, name: str, text: object = "") -> bool:
 
 
 def left(folder: str, name: str) -> str:
-    """What the first one left, once it did."""
+    """Wait for the text that the first caller of `comes_first` stores, and return it."""
     return wait_for(Path(folder, name).exists) and Path(folder, name).read_text()
 
 
 def has_ended(root: str) -> bool:
-    """Whether the write has an outcome."""
+    """Return whether a write below the root has an outcome."""
     return any(Path(root).glob("_ffq/queries/*.outcome.json"))
 
 
 def finished(root: str, map_task: int) -> set[int]:
-    """The attempts of a map task whose directories are complete."""
+    """Return the attempts of a map task that have an index."""
     found = Path(root).glob(f"shuffle/*/*/{map_task}/*/index.bin")
     return {int(path.parent.name) for path in found}
 
 
 def labelled(poisoned: Hook) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Give each row its attempt's name, and a poison value where the hook says so.
+    """Add the attempt to each row, and replace values by POISON if the hook returns true.
 
-    The input is read to its end first, so that the hook may wait however long it likes.
+    The whole input is read before the hook is called, so the hook may wait for any time.
     """
 
     def label(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -111,7 +111,7 @@ def labelled(poisoned: Hook) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa
 
 
 class HookedStore(Store):
-    """A store that does something more after each file."""
+    """A store that calls a hook after each file."""
 
     def __init__(self, root: str, stored: Callable[[str], Any]) -> None:
         super().__init__(root)
@@ -123,7 +123,7 @@ class HookedStore(Store):
 
 
 class HookedWriter(ExchangeWriter):
-    """Writes as the product does, and does something more after each file and after the last."""
+    """A writer that calls hooks after each file and at the end of a task."""
 
     def __init__(
         self, made: ExchangeWriter, written: Hook, stored: Callable[[str], Any] | None
@@ -143,7 +143,7 @@ class HookedWriter(ExchangeWriter):
 def hooked_source(
     written: Hook = lambda _: None, stored: Callable[[str], Any] | None = None
 ) -> type[FfqShuffleSource]:
-    """The product's source, under its own name, with hooks in each task's write."""
+    """Return the real source, under its own name, with hooks in each task's write."""
 
     class HookedSource(FfqShuffleSource):
         def writer(self, schema: StructType, overwrite: bool) -> HookedWriter:
@@ -158,7 +158,10 @@ def save(frame: Any, root: str, mode: str = "append") -> None:
 
 
 def check_rows(root: str, rows: int) -> dict[int, int]:
-    """Every row is there once, unpoisoned, and from its map task's registered attempt; which."""
+    """Check that each row is visible once, not poisoned, and written by a registered attempt.
+
+    Returns the registered attempt of each map task.
+    """
     exchange = Exchange(root)
     registered = {a.map_task: a.attempt for a in attempts(root, "registered")}
     table = exchange.read(metadata_columns=True).read_all().to_pylist()
@@ -173,13 +176,13 @@ def check_rows(root: str, rows: int) -> dict[int, int]:
 
 
 def attempts(root: str, state: str) -> list[Any]:
-    """The attempts of which the records say this."""
+    """Return the attempts in this state."""
     return [attempt for attempt in Exchange(root).attempts() if attempt.state == state]
 
 
 def stored_rows(root: str, map_task: int, attempt: int) -> list[dict[str, int]]:
-    """The rows in an attempt's files, whatever the records say of it."""
-    # Not above: the executors do not have it.
+    """Return the rows in an attempt's files, even if the attempt is not registered."""
+    # Imported here, because the executors cannot import the module.
     from stored_parts import rows_in
 
     files = Path(root).glob(f"shuffle/*/*/{map_task}/{attempt}/part*.ipc")

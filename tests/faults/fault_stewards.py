@@ -1,7 +1,7 @@
 """Drivers with stewards, as rules of the protocol machine.
 
-A driver's steward keeps its lease and ends the writes that the driver has given up. It may die, and
-be started again in time, too late or never; collectors run beside it. Time is the test's own.
+A driver's steward renews the lease and ends the writes that the driver has given up. It may die,
+and be started again in time, too late or never. gc runs at the same time. The test sets the clock.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WHICH = st.integers(0, 5)
 
 @dataclass
 class Driven:
-    """A write of a driver with a steward, as the test knows it."""
+    """The state of a write by a driver with a steward, as the test expects it."""
 
     record: QueryRecord
     is_begun: bool
@@ -42,7 +42,7 @@ class Driven:
 
 
 class StewardRules:
-    """Rules for `ProtocolMachine`, which starts the processes and checks all else."""
+    """Rules for `ProtocolMachine`, which starts the processes and checks everything else."""
 
     def begin_stewards(self: Any) -> None:
         self.clock = FakeTime(ids.now_ms())
@@ -57,7 +57,7 @@ class StewardRules:
     @precondition(lambda self: len(self.driven) < 2)
     @rule(mode=st.sampled_from(["append", "replace"]), begins=st.booleans())
     def drive(self: Any, mode: str, begins: bool) -> None:
-        """A write under a lease; if a shuffle below it fails, its query never begins."""
+        """Start a write under a lease; its query never begins if a shuffle below it fails."""
         number = self.new_query(mode)
         initiator = f"driver-{number}"
         leases.renew(Store(self.root), initiator, LEASE_SECONDS)
@@ -75,7 +75,7 @@ class StewardRules:
     @precondition(lambda self: self.driven)
     @rule(which=WHICH)
     def open_late(self: Any, which: int) -> None:
-        """A task opens its query, perhaps after the driver has given it up."""
+        """Let a task open its query, perhaps after the driver has given the query up."""
         driven = self.pick_driven(which, begun=False)
         if driven is not None:
             self.begin_driven(driven)
@@ -83,7 +83,7 @@ class StewardRules:
     @precondition(lambda self: self.driven)
     @rule(which=WHICH)
     def begin_again(self: Any, which: int) -> None:
-        """A write that was given up before its query began is made again with its number."""
+        """Repeat a write, with its number, that was given up before its query began."""
         driven = self.pick_driven(which, begun=False)
         if driven is not None and driven.given_up_ms is not None:
             self.clock.now += 1
@@ -97,7 +97,7 @@ class StewardRules:
     @precondition(lambda self: self.driven and self.room)
     @rule(which=WHICH)
     def give_up(self: Any, which: int) -> None:
-        """Spark is done with a write, whether or not its commit is still under way somewhere."""
+        """Let Spark give up a write, even if a commit of the write is still under way."""
         driven = self.pick_driven(which)
         if driven.given_up_ms is None:
             driven.given_up_ms = self.clock.now
@@ -116,7 +116,7 @@ class StewardRules:
     @precondition(lambda self: self.driven and self.room)
     @rule(which=WHICH)
     def restart_steward(self: Any, which: int) -> None:
-        """The new one takes up what the driver has under way or has given up."""
+        """Start a new steward, which renews the lease and settles a query that was given up."""
         driven = self.pick_driven(which)
         driven.steward_lives = True
         self.renew(driven)
@@ -129,7 +129,7 @@ class StewardRules:
     @precondition(lambda self: self.driven)
     @rule(beats=st.integers(1, 4))
     def pass_time(self: Any, beats: int) -> None:
-        """A living steward renews three times in a lease; a dead one does not."""
+        """Advance the clock; a living steward renews three times in a lease, a dead one never."""
         for _ in range(beats):
             self.clock.now += LEASE_SECONDS * 1000 // 3
             for driven in self.driven.values():
@@ -138,7 +138,7 @@ class StewardRules:
                     self.renew(driven)
 
     def is_leased(self: Any, driven: Driven) -> bool:
-        """By the test's own account of the lease on storage."""
+        """Return whether the lease on storage is in force, computed without the code under test."""
         lease = Path(self.root, "_ffq", "leases", f"{driven.record.initiator}.json")
         renewed = json.loads(lease.read_bytes())["renewed_at_ms"] if lease.exists() else 0
         since = max(renewed, driven.record.created_at_ms)
@@ -152,7 +152,7 @@ class StewardRules:
     @precondition(lambda self: len(self.driven) < 2)
     @rule(dies=st.booleans(), away=st.integers(1, 3), restarts=st.booleans())
     def gc_beside_a_long_write(self: Any, dies: bool, away: int, restarts: bool) -> None:
-        """The steward may be away for a third of the lease, two thirds, or all of it."""
+        """Run gc after the steward was away for a third, two thirds or all of the lease."""
         self.drive("append", True)
         driven = list(self.driven.values())[-1]
         self.pass_time(3)
@@ -176,7 +176,7 @@ class StewardRules:
     @invariant()
     def only_lapsed_queries_are_lost_and_only_given_up_ones_are_aborted(self: Any) -> None:
         aborts = {running.query for running in self.all if running.kind == "abort"}
-        # A commit that cannot know, for its storage or its twin, makes sure by an end of its own.
+        # A commit aborts its query itself if a storage fault or a twin leaves the result unknown.
         commits = Counter(running.query for running in self.all if running.kind == "commit")
         aborts |= {query for query, count in commits.items() if count > 1}
         aborts |= {running.query for running in self.all if running.faults}
@@ -189,7 +189,7 @@ class StewardRules:
                 assert driven.given_up_ms is not None, "a query that may still commit was aborted"
 
     def end_stewards(self: Any) -> None:
-        """New stewards take all up: no query that was given up stays open."""
+        """Settle every query that was given up, and check that none stays open."""
         for number, driven in self.driven.items():
             if driven.given_up_ms is not None:
                 self.settle(driven).process.finish()

@@ -1,4 +1,4 @@
-"""Storage that fails at a chosen call: refused, or done with its answer lost; once or for good."""
+"""Storage that fails at a chosen call, once or for good: refused, or with its answer lost."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ CALLS = ("read", "create", "write", "replace", "delete", "delete_many", "scan", 
 
 @dataclass
 class Fault:
-    """Fails the n-th call, from 1; `lost` means that storage did what it was asked."""
+    """A fault of the n-th call (from 1); with `lost` the work is done and its answer lost."""
 
     call: int
     lost: bool = False
     for_good: bool = False
     only: str = ""
-    """The start of the calls that count, such as `delete _ffq/pending`."""
+    """Count only calls that start with this text, such as `delete _ffq/pending`."""
     seen: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -36,7 +36,7 @@ class Fault:
 
     @property
     def subject(self) -> str:
-        """The call that failed first, such as `create _ffq/steps/…`."""
+        """The first call that failed, such as `create _ffq/steps/…`."""
         return self.seen[self.call - 1]
 
     def around(self, name: str, work: Callable[..., Any]) -> Callable[..., Any]:

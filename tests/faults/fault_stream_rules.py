@@ -1,7 +1,8 @@
 """Rules for the protocol machine: batch writes of one stream, their owners, re-runs and takeovers.
 
-Runs of one batch have equal rows or others, as jobs that are run again, and jobs whose numbers
-begin anew. A write that succeeds must have its rows in the log, or find equal rows of its owner.
+Runs of one batch have equal rows, as in a job that is run again, or different rows, as in a job
+that numbers its batches anew. If a write succeeds, the log must hold its rows or equal rows of its
+owner.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ REFUSALS = (ReplayMismatch, StepGap, StreamOwned)
 
 @dataclass(frozen=True)
 class Delivery:
-    """A run of a batch; `tag` tells its rows from others."""
+    """A run of a batch; runs with the same `tag` have equal rows."""
 
     owner: str
     batch: int
@@ -43,7 +44,7 @@ class Delivery:
 
 
 class StreamRules:
-    """What the machine does with a stream, and what must be true of it."""
+    """Rules that write to a stream, and the invariants of the stream."""
 
     root: str
 
@@ -53,7 +54,7 @@ class StreamRules:
         self.refused: set[int] = set()
 
     def tag(self, query: int) -> int:
-        """What the rows of a query say in the column `query`: equal for equal runs of a batch."""
+        """Return a query's value of the column `query`; equal runs of a batch share it."""
         return -self.deliveries[query].tag if query in self.deliveries else query
 
     @precondition(lambda self: self.room)

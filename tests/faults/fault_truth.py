@@ -1,4 +1,4 @@
-"""What an exchange's records say, read with nothing but `json`: the tests' own judge."""
+"""Read an exchange's records with nothing but `json`, independently of the code under test."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def log(root: str) -> list[int]:
-    """The query of each step; the numbers begin at 1 and have no gap."""
+    """Return the query of each step; check that the numbers begin at 1 and have no gap."""
     files = sorted(Path(root, "_ffq/steps").glob("[0-9]*.json"))
     records = [json.loads(file.read_bytes()) for file in files]
     assert [record["step"] for record in records] == list(range(1, len(records) + 1))
@@ -17,19 +17,19 @@ def log(root: str) -> list[int]:
 
 
 def outcomes(root: str) -> dict[int, bytes]:
-    """The outcome record of each query that has ended, as its bytes."""
+    """Return the bytes of the outcome record of each query that has ended."""
     files = Path(root, "_ffq/queries").glob("[0-9]*.outcome.json")
     return {int(file.name.split(".")[0]): file.read_bytes() for file in files}
 
 
 def exchange(root: str) -> tuple[str, ...] | None:
-    """The keys of the exchange, or None while nothing has decided them."""
+    """Return the keys of the exchange, or None before its record exists."""
     file = Path(root, "_ffq/exchange.json")
     return tuple(json.loads(file.read_bytes())["keys"]) if file.exists() else None
 
 
 def committed(root: str) -> dict[int, dict[int, int]]:
-    """The registered attempt of each map task, of each committed query."""
+    """Return the registered attempt of each map task, for each committed query."""
     found = {}
     for query, data in outcomes(root).items():
         document: dict[str, Any] = json.loads(data)
@@ -40,7 +40,7 @@ def committed(root: str) -> dict[int, dict[int, int]]:
 
 
 def promises(root: str) -> dict[int, Hashable]:
-    """What each committed query must have in the log: itself, or a batch that others may be too."""
+    """Return what each committed query must have in the log: itself, or one run of its batch."""
     found: dict[int, Hashable] = {}
     for query in committed(root):
         step = json.loads(outcomes(root)[query])["step"]
@@ -50,19 +50,19 @@ def promises(root: str) -> dict[int, Hashable]:
 
 
 def kept(root: str, log: list[int]) -> set[Hashable]:
-    """The promises that a log keeps."""
+    """Return the promises that a log keeps."""
     promised = promises(root)
     return {promised[query] for query in log}
 
 
 def owners(root: str, stream: str) -> list[str]:
-    """The owner of a stream in each of its epochs."""
+    """Return the owner of a stream in each of its epochs."""
     files = sorted(Path(root, "_ffq/streams", stream).glob("*.owner.json"))
     return [json.loads(file.read_bytes())["owner"] for file in files]
 
 
 def claims(root: str, stream: str) -> dict[tuple[str, int], int]:
-    """The query of each batch, by the owner and the number of the batch."""
+    """Return the query of each batch, by the owner and the number of the batch."""
     epochs = owners(root, stream)
     return {
         (epochs[int(file.parent.name) - 1], int(file.stem)): json.loads(file.read_bytes())["query"]
@@ -71,7 +71,7 @@ def claims(root: str, stream: str) -> dict[tuple[str, int], int]:
 
 
 def batches(root: str, stream: str) -> list[tuple[str, int]]:
-    """Owner and number of each batch in the log."""
+    """Return the owner and the number of each batch in the log."""
     epochs = owners(root, stream)
     bodies = [
         json.loads(file.read_bytes())["body"].get("stream")

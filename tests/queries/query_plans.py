@@ -1,4 +1,4 @@
-"""Helpers for tests of query plans: what a query's final plan holds, and one query in two forms."""
+"""Helpers for tests of query plans: the nodes, partitions and metrics of a query's final plan."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NODE = re.compile(r"^[\s:+\-|]*(?:\*\(\d+\) )?([A-Za-z]+)(.*)$")
 
 @contextmanager
 def conf(spark: Any, **settings: Any) -> Iterator[None]:
-    """Settings for a while; `_` in a keyword stands for `.` in the setting's name."""
+    """Change settings while the block runs; `_` in a keyword stands for `.` in the name."""
     names = {name.replace("_", "."): str(value) for name, value in settings.items()}
     before = {name: spark.conf.get(name, None) for name in names}
     for name, value in names.items():
@@ -27,12 +27,12 @@ def conf(spark: Any, **settings: Any) -> Iterator[None]:
 
 
 def executed_nodes(query: Any) -> list[tuple[str, str]]:
-    """The nodes of the plan that a query was run by, each by its name and the rest of its line."""
+    """Return the nodes of a query's executed plan, each as its name and the rest of its line."""
     return nodes_in(query._jdf.queryExecution().executedPlan().toString())
 
 
 def nodes_in(plan: str) -> list[tuple[str, str]]:
-    """Plans of subqueries count; those that adaptive execution began with do not."""
+    """Parse the nodes of a plan and its subqueries, without adaptive execution's initial plans."""
     found = []
     skipped: int | None = None
     for line in plan.splitlines():
@@ -46,7 +46,7 @@ def nodes_in(plan: str) -> list[tuple[str, str]]:
 
 
 class Answer:
-    """A query's rows, and the plan that they came by."""
+    """A query's rows, and the plan that produced them."""
 
     def __init__(self, query: Any) -> None:
         ran = exact(query)
@@ -54,7 +54,7 @@ class Answer:
         self.plan = executed_nodes(ran)
 
     def count(self, name: str) -> int:
-        """How many nodes of a name the plan has."""
+        """Return the number of nodes with this name."""
         return sum(node == name for node, _ in self.plan)
 
     @property
@@ -63,18 +63,18 @@ class Answer:
 
     @property
     def sorting(self) -> int:
-        """How many scans of exchanges sort their rows."""
+        """The number of scans of exchanges that return sorted rows."""
         return sum(node == "FfqScan" and " sorted by [" in rest for node, rest in self.plan)
 
     @property
     def scans(self) -> list[int]:
-        """The partitions of each scan of an exchange; 0 for one in few large tasks."""
+        """The partitions of each scan of an exchange; 0 for a scan that is not partitioned."""
         found = [rest for node, rest in self.plan if node == "FfqScan"]
         return [int(m[1]) if (m := re.search(r" (\d+) partitions", rest)) else 0 for rest in found]
 
 
 def scan_metrics(query: Any) -> list[dict[str, int]]:
-    """The metrics of each scan of an exchange, after the query was run."""
+    """Return the metrics of each scan of an exchange, after the query was run."""
     found = []
     pending = [query._jdf.queryExecution().executedPlan()]
     while pending:
@@ -92,7 +92,7 @@ def scan_metrics(query: Any) -> list[dict[str, int]]:
 
 
 def shown_metrics(spark: Any) -> dict[str, str]:
-    """What the SQL tab shows of the last query, by the metrics' texts."""
+    """Return the metrics that the SQL tab shows for the last query, by their names."""
     spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     store = spark._jsparkSession.sharedState().statusStore()
     last = store.executionsList().last()

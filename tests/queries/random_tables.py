@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-# For each type, SQL of values at its edges and of two ordinary ones.
+# For each type, SQL expressions of extreme values and of two ordinary values.
 VALUES: dict[str, list[str]] = {
     "boolean": ["true", "false"],
     "tinyint": ["-128Y", "127Y", "0Y", "5Y"],
@@ -109,9 +109,9 @@ class Column:
 
 
 class RandomTable:
-    """Columns, rows and write options, all from one seed.
+    """Columns, rows and write options, all made from one seed.
 
-    A column `k` of small integers is always there, for names that look like expressions of it.
+    Every table has a column `k` of small integers, because some names look like expressions of it.
     """
 
     def __init__(self, seed: int) -> None:
@@ -125,7 +125,7 @@ class RandomTable:
         if "s" in names:
             self.columns.append(Column("s.a", "int"))
         self.columns.append(Column("k", "int"))
-        # Few values of each column, so that filters meet rows.
+        # Each column has few values, so that filters match rows.
         self.values = {
             c: pick.sample(VALUES[c.kind], min(7, len(VALUES[c.kind]))) for c in self.columns
         }
@@ -133,7 +133,7 @@ class RandomTable:
         self.keys = self._keys(edgy)
 
     def _keys(self, edgy: list[str]) -> list[Column]:
-        # Options take names between commas, without spaces around them.
+        # Options separate names by commas and strip spaces around them.
         fit = [c for c in self.columns if c.kind in KEYS and c.name.strip() == c.name]
         best = [c for c in fit if c.kind in edgy]
         first = self.random.choice(best if best and self.random.random() < 0.7 else fit)
@@ -141,7 +141,7 @@ class RandomTable:
         return [first] if second == first or self.random.random() < 0.7 else [first, second]
 
     def rows(self) -> str:
-        """The rows as SQL, with a column `id` that numbers them."""
+        """Return the rows as SQL, with a column `id` that numbers them."""
         rows = [
             f"({number}L, {', '.join(self._value(c) for c in self.columns)})"
             for number in range(self.random.choice([1, 12, 40, 40]))
@@ -202,7 +202,7 @@ class RandomTable:
         )
 
     def aggregates(self, count: int) -> list[str]:
-        """The bodies of queries over `{table}`, each of one column of text."""
+        """Return queries over `{table}`, each with one column of text."""
         return [self._aggregate() for _ in range(count)]
 
     def _aggregate(self) -> str:
@@ -217,7 +217,7 @@ class RandomTable:
         return f"SELECT {shown} FROM {{table}}{where} GROUP BY {', '.join(c.sql for c in by)}"
 
     def _function(self) -> tuple[str, str]:
-        """An aggregate and its type."""
+        """Return an aggregate and its type."""
         pick = self.random
         if pick.random() < 0.25:
             return pick.choice(OF_K)
@@ -235,7 +235,7 @@ class RandomTable:
 
 
 def as_text(values: list[tuple[str, str]]) -> str:
-    """The values in one text that tells all different values apart."""
+    """Return SQL that concatenates the values to a text which differs for different values."""
     return "CONCAT_WS('|', " + ", ".join(f"COALESCE({_text(*v)}, 'null')" for v in values) + ")"
 
 
@@ -243,7 +243,7 @@ def _text(value: str, kind: str) -> str:
     if kind in ("string", "binary"):
         return f"HEX(CAST({value} AS BINARY))"
     if kind in ("float", "double"):
-        # Of 0.0 and -0.0, which are equal, an aggregate may give either.
+        # 0.0 and -0.0 are equal, so an aggregate may return either.
         return f"IF({value} = 0, '0', CAST({value} AS STRING))"
     if kind == "timestamp":
         return f"CAST(UNIX_MICROS({value}) AS STRING)"

@@ -194,5 +194,5 @@ GROUP BY cntrycode ORDER BY cntrycode""",
 
 
 def query(number: int, scale: float) -> str:
-    """The text of a query at a scale."""
+    """Return the text of a query at a scale."""
     return QUERIES[number].replace("{fraction}", f"{0.0001 / scale:.10f}")

@@ -1,6 +1,6 @@
-"""A Spark application that uses storage options in every way and shows all that it can show.
+"""A Spark application that uses storage options in every way and prints plans, settings and errors.
 
-Run as a process of its own, so that everything it writes can be searched for its secrets.
+It runs in its own process, so that a test can search all of its output for secrets.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def show(frame: Any) -> None:
-    """All forms of a plan."""
+    """Print a plan in all forms."""
     frame.explain(True)
     frame.explain("formatted")
     print(frame._jdf.queryExecution().toString(), frame._jdf.toString())

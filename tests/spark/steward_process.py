@@ -1,4 +1,4 @@
-"""The steward as a real process, and the driver that talks to it."""
+"""The steward as a real process, and a driver that sends events to it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def wait_for(condition: Callable[[], Any]) -> Any:
 
 
 class Steward:
-    """The process, and the driver's side of its pipes."""
+    """A steward's process, and the driver's side of its pipes."""
 
     def __init__(self, **hello: Any) -> None:
         self.process = subprocess.Popen(
@@ -52,11 +52,11 @@ class Steward:
         self.process.stdin.flush()
 
     def orders(self, seconds: float) -> bool:
-        """Whether the driver is told anything within this time."""
+        """Return whether the steward sends anything to the driver within this time."""
         return bool(select.select([self.process.stdout], [], [], seconds)[0])
 
     def next_order(self) -> Event:
-        """The next order that is no answer to a beat."""
+        """Return the next order that is not an answer to a beat."""
         assert self.process.stdout is not None
         while True:
             order: Event = json.loads(self.process.stdout.readline())
@@ -64,14 +64,14 @@ class Steward:
                 return order
 
     def close(self) -> tuple[str, str]:
-        """Close the pipe, and give what it still wrote: orders and complaints."""
+        """Close the pipe, and return the rest of the process's stdout (orders) and stderr."""
         out, err = self.process.communicate(timeout=EXIT_SECONDS)
         assert self.process.returncode == 0
         return out.decode(), err.decode()
 
 
 class Driver(Scene):
-    """An exchange with one query of this application, and its events."""
+    """An exchange with one query of this application, and the events of the query."""
 
     def __init__(self, root: str) -> None:
         super().__init__(Place(root))
