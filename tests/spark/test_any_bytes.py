@@ -1,4 +1,4 @@
-"""Strings of any bytes: Spark keeps them as they are, compares them byte by byte, and so do we."""
+"""Strings of any bytes, valid UTF-8 or not, are stored unchanged and compared byte by byte."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ffq_spark import Exchange
 
 pytestmark = pytest.mark.spark
 
-# A byte that begins nothing, half a character, a surrogate, and texts around them in byte order.
+# Invalid bytes, half a character and a surrogate, among valid texts, in byte order.
 VALUES = [b"", b"a", b"a\x80", b"\xc3", b"\xed\xa0\x80", "\ufffd".encode(), "😀".encode(), b"\xff"]
 
 
@@ -24,7 +24,7 @@ def texts(spark: Any) -> Any:
 
 @pytest.fixture(scope="module", params=["spark", "ffq"])
 def written(spark: Any, texts: Any, request: Any, tmp_path_factory: Any) -> Any:
-    """Texts as keys, in order and with statistics: each partition is one part."""
+    """Write the texts as keys, sorted and with statistics; each partition is one part."""
     root = str(tmp_path_factory.mktemp("texts") / request.param)
     options = {"keys": "s", "partitions": 8, "hash": request.param}
     write(texts.coalesce(1), root, **options, sortBy="s", statistics="all")

@@ -1,4 +1,4 @@
-"""Batch writes and reads through Spark: what modes and options mean for the rows that come back."""
+"""Batch writes and reads through Spark: which rows the modes and options return."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ KEYED = {"keys": "k", "partitions": 8}
 
 
 def people(spark: Any, first: int = 0, count: int = 100, tasks: int = 2) -> Any:
-    """Rows with their own numbers; a tenth has no key."""
+    """Make numbered rows; a tenth of them has a null key."""
     return spark.range(first, first + count, 1, tasks).selectExpr(
         "id", "IF(id % 10 = 0, NULL, id % 37) AS k", "CONCAT('name ', id) AS name", "id / 7 AS x"
     )
 
 
 def test_append_adds_and_overwrite_hides_what_was_before(spark: Any, root: str) -> None:
-    """The hidden steps stay readable by number."""
+    """Steps before the overwrite stay readable by number."""
     one, two, three, four = (people(spark, 100 * i) for i in range(4))
     write(one, root, **KEYED)
     write(two, root)
@@ -44,7 +44,7 @@ def test_append_adds_and_overwrite_hides_what_was_before(spark: Any, root: str) 
 
 
 def test_an_exchange_can_be_replaced_by_what_is_read_from_it(spark: Any, root: str) -> None:
-    """The rows being read are never in the way of the rows being written."""
+    """A write may read and replace the same exchange."""
     write(people(spark), root, **KEYED)
     write(read(spark, root).where("id >= 50"), root, mode="overwrite")
     assert rows(read(spark, root)) == rows(people(spark, 50, 50))
@@ -53,7 +53,7 @@ def test_an_exchange_can_be_replaced_by_what_is_read_from_it(spark: Any, root: s
 
 
 def test_steps_are_read_alone_in_ranges_and_as_of_a_moment(spark: Any, root: str) -> None:
-    """Steps by number show replaced ones too; `asOfStep` is the snapshot of that time."""
+    """`steps` also reads replaced steps; `asOfStep` reads the snapshot as of a step."""
     frames = [people(spark, 100 * i) for i in range(4)]
     for frame, mode in zip(frames, ["append", "append", "overwrite", "append"], strict=True):
         write(frame, root, mode, **KEYED)
@@ -74,7 +74,7 @@ def test_steps_are_read_alone_in_ranges_and_as_of_a_moment(spark: Any, root: str
 
 @pytest.mark.parametrize("steps", ["", "all", "latest"])
 def test_a_frame_keeps_the_snapshot_it_was_made_of(spark: Any, root: str, steps: str) -> None:
-    """Later steps change none of its scans, however many, filtered or not, joined with itself."""
+    """Later steps change no scan of the frame, even if it is filtered or joined with itself."""
     write(people(spark), root, **KEYED)
     options = {"steps": steps} if steps else {}
     made = read(spark, root, **options)
@@ -140,7 +140,7 @@ def test_columns_are_read_alone_and_in_their_given_order(spark: Any, root: str) 
 
 
 def test_an_exchange_may_have_columns_of_these_names(spark: Any, root: str, tmp_path: Any) -> None:
-    """A copy of an exchange with its metadata columns is one: they are rows like others."""
+    """In a copy of an exchange with its metadata columns, they are ordinary columns."""
     write(people(spark), root, **KEYED)
     write(people(spark, 100), root)
     found = read(spark, root, metadataColumns="true")
@@ -154,7 +154,7 @@ def test_an_exchange_may_have_columns_of_these_names(spark: Any, root: str, tmp_
 
 
 def test_metadata_columns_say_where_each_row_lies(spark: Any, root: str) -> None:
-    """They name the part that holds the row."""
+    """Metadata columns name the part that contains the row."""
     write(people(spark), root, **KEYED)
     write(people(spark, 100), root, stage=5)
     found = read(spark, root, metadataColumns="true").collect()
@@ -191,7 +191,7 @@ def test_a_query_is_read_by_its_number_and_registered_attempt(spark: Any, root: 
 
 
 def test_verify_decides_what_is_compared(spark: Any, root: str) -> None:
-    """A flipped bit in a value: `full` raises, `counts` and `none` give as many rows."""
+    """After a bit flip in a value, `full` raises, `counts` and `none` return all rows."""
     df = people(spark, tasks=1).select("id", "k")
     write(df, root, **KEYED)
     for verify in ("full", "counts", "none"):
@@ -209,7 +209,7 @@ def test_verify_decides_what_is_compared(spark: Any, root: str) -> None:
 
 
 def test_read_tasks_follow_the_planning_options(spark: Any, root: str) -> None:
-    """Neighbours are joined up to a size, and the number of tasks is kept within bounds."""
+    """Neighbouring parts are joined up to a size, and options bound the number of tasks."""
     df = people(spark)
     write(df, root, **KEYED)
     parts = Exchange(root).parts()
@@ -229,7 +229,7 @@ def test_read_tasks_follow_the_planning_options(spark: Any, root: str) -> None:
 
 
 def test_a_given_schema_chooses_columns(spark: Any, root: str) -> None:
-    """Any columns in any order, metadata columns included; other types are an error."""
+    """A schema selects columns in any order, also metadata columns; wrong types are an error."""
     df = people(spark).selectExpr("*", "ARRAY(id) AS list")
     write(df, root, **KEYED)
     reader = spark.read.format("ffqshuffle")
@@ -248,7 +248,7 @@ def test_a_given_schema_chooses_columns(spark: Any, root: str) -> None:
 
 @pytest.mark.parametrize("buffer", ["256MiB", "64k"])
 def test_parts_are_sorted_as_spark_sorts(spark: Any, root: str, buffer: str) -> None:
-    """Ascending, nulls first, NaN last; also when the rows of a task exceed its memory."""
+    """Parts are ascending, nulls first, NaN last, even if a task's rows exceed its memory."""
     df = spark.range(0, 20_000, 1, 2).selectExpr(
         "id % 50 AS k",
         "CASE id % 11 WHEN 0 THEN NULL WHEN 1 THEN DOUBLE('NaN') ELSE ROUND(RAND(5), 2) END AS x",

@@ -1,4 +1,4 @@
-"""The plugin's conditions as predicates. No Spark is started."""
+"""Decoding of the plugin's conditions to predicates, without a Spark session."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def base64(value: bytes) -> str:
         (pa.binary(), base64(b"\xff\x00"), b"\xff\x00"),
         (pa.decimal128(9, 2), "12.30", Decimal("12.30")),
         (pa.bool_(), True, True),
-        # 1582-10-10, which java.sql.Date lacks.
+        # 1582-10-10, a day that java.sql.Date does not have.
         (pa.date32(), -141432, -141432),
         (pa.timestamp("us", "UTC"), -12219292800000001, -12219292800000001),
         (pa.int64(), None, None),
@@ -45,7 +45,7 @@ def test_a_value_is_decoded_by_the_type_of_its_column(
 
 
 def test_a_value_is_converted_to_the_stored_unit() -> None:
-    """Spark reads timestamps of any unit as microseconds."""
+    """Spark sends microseconds for timestamps of any unit."""
     (predicate,) = decode(pa.timestamp("ms", "UTC"), "<", 1_500_000)
     assert predicate.values == (1_500,)
 

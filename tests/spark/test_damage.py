@@ -1,4 +1,4 @@
-"""Damaged storage is an error that names the file: no read succeeds with other or fewer rows."""
+"""Reading damaged storage raises an error that names the file, and never returns wrong rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def frame(spark: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def originals(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[Any, str]:
-    """An exchange of two parts in each payload."""
+    """Write an exchange of two parts in each payload."""
     found = {}
     for payload, compression in PAYLOADS:
         root = str(tmp_path_factory.mktemp("original") / "exchange")
@@ -50,7 +50,7 @@ def assert_unreadable(spark: Any, root: Path, path: Path, code: str = "FFQ_CORRU
 
 
 def test_a_copy_reads_as_the_original(spark: Any, copy: Path) -> None:
-    """Exchanges have no absolute paths inside; and the tests below damage what was readable."""
+    """An exchange contains no absolute paths, so its copy is readable before a test damages it."""
     assert rows(read(spark, str(copy))) == rows(frame(spark))
     assert len(stored_parts(str(copy))) == 2
 
@@ -59,13 +59,13 @@ def test_a_missing_part_is_an_error(spark: Any, copy: Path) -> None:
     path = part(copy)
     path.unlink()
     assert_unreadable(spark, copy, path)
-    # A count of all rows is the manifest's; one that looks at rows must not take a part that is
-    # gone for an empty one.
+    # A count of all rows comes from the manifest. A count with a filter reads the parts, and must
+    # not mistake a missing part for an empty one.
     assert "FFQ_CORRUPT_PART" in failure(read(spark, str(copy)).where("id >= 0").count)
 
 
 def batch_ends(data: bytes) -> list[int]:
-    """Where an Arrow stream could end after some of its batches, without looking cut."""
+    """Return the offsets at which an Arrow stream could be cut between two messages."""
     import pyarrow as pa
 
     source = pa.BufferReader(data)
@@ -85,7 +85,7 @@ def _next(reader: Any) -> Any:
 
 
 def cuts(data: bytes) -> list[int]:
-    """Lengths to cut a part to: nothing, inside its head, between its batches, near its end."""
+    """Return lengths for a cut: empty, within the head, between batches, near the end."""
     if data[:4] == b"FFQS":
         first_frame = 24 + int.from_bytes(data[16:24], "little")
         assert first_frame < len(data)
@@ -97,8 +97,8 @@ def cuts(data: bytes) -> list[int]:
 
 @pytest.mark.parametrize("payload", ["arrow", "ffqs"])
 def test_a_cut_part_is_an_error_wherever_it_is_cut(spark: Any, root: str, payload: str) -> None:
-    """Also between two Arrow batches or frames, where the rest is a valid part."""
-    # Parts have batches of 16 MiB, so a second one needs this much.
+    """A cut between two Arrow batches or frames is an error, although the rest is a valid part."""
+    # Parts have batches of 16 MiB, so these 20 MB make a second batch.
     large = spark.range(0, 20, 1, 1).selectExpr("id", "REPEAT('x', 1000000) AS s")
     write(large, root, partitions=1, payload=payload)
     path = part(Path(root))
@@ -124,7 +124,7 @@ def test_a_flipped_bit_is_an_error_wherever_it_is(spark: Any, copy: Path) -> Non
 
 
 def test_parts_that_changed_places_are_an_error(spark: Any, copy: Path) -> None:
-    """Both are valid parts of this exchange, each of the other partition."""
+    """Each part is valid by itself, but belongs to the other partition."""
     swap(*stored_parts(str(copy)))
     message = failure(read(spark, str(copy)).collect)
     assert "FFQ_CORRUPT_PART" in message
@@ -162,7 +162,7 @@ def plain(originals: dict[Any, str], tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_manifest_is_an_error(spark: Any, plain: Path, damage: str) -> None:
-    """Without it nobody knows how many rows there are."""
+    """Without its manifest, the rows of a step are unknown."""
     (path,) = (plain / "_ffq/manifests").iterdir()
     DAMAGE[damage](path)
     assert_unreadable(spark, plain, path, "FFQ_CORRUPT_RECORD")
@@ -179,7 +179,7 @@ def test_a_damaged_record_is_an_error(spark: Any, plain: Path, record: str, dama
 
 
 def test_a_hole_in_the_log_is_an_error(spark: Any, plain: Path) -> None:
-    """A log that lost a step in its middle does not read as a shorter one."""
+    """A log without one of its middle steps is not read as a shorter log."""
     for _ in range(2):
         write(frame(spark).limit(5), str(plain))
     path = sorted((plain / "_ffq/steps").iterdir())[1]
@@ -190,7 +190,7 @@ def test_a_hole_in_the_log_is_an_error(spark: Any, plain: Path) -> None:
 
 
 def test_a_step_whose_counts_were_edited_is_an_error(spark: Any, plain: Path) -> None:
-    """The step remembers its manifest's checksum, so neither can be exchanged alone."""
+    """The step holds its manifest's checksum, so neither of the two can be replaced alone."""
     (path,) = (plain / "_ffq/steps").iterdir()
     record = json.loads(path.read_text())
     record["body"]["manifest_checksum"] ^= 1

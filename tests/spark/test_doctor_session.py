@@ -1,4 +1,4 @@
-"""A running session, looked at from inside and through Spark's own REST service."""
+"""Diagnosis of a running session, from inside and through Spark's REST service."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_setting_of_the_session_counts(spark: Any) -> None:
 
 
 def test_workers_that_cannot_run_tasks_are_found(spark: Any, tmp_path: Path) -> None:
-    """An interpreter whose pyarrow is broken, and one that does not exist."""
+    """The doctor reports workers whose pyarrow is broken or whose interpreter does not exist."""
     (tmp_path / "pyarrow.py").write_text("raise ImportError('no pyarrow here')\n")
     worker = tmp_path / "python"
     context = spark.sparkContext

@@ -1,4 +1,4 @@
-"""Filters only ever leave unread what cannot match, and plans look at records alone."""
+"""Filters prune only parts without matching rows, and planning lists only records."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ COLUMNS = [
     "CAST(MAKE_DT_INTERVAL(id) AS INTERVAL DAY) AS i",
     "NAMED_STRUCT('x', id % 50) AS p",
 ]
-# Each is a single key once, so that equality on it chooses partitions.
+# Columns that are the keys of one exchange each, so that equality on them selects partitions.
 KEYS = ["k", "name", "d", "f", "m", "day", "t", "n", "b", "i", "k,name"]
 
 
@@ -108,7 +108,7 @@ def frame(spark: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def expected(frame: Any) -> dict[str, list[int]]:
-    """For each filter the numbers of its rows, from Spark's evaluation of it as a column."""
+    """Return the row numbers that match each filter, as Spark evaluates it in a column."""
     conditions = [f"{condition} AS `{name}`" for name, condition in FILTERS.items()]
     found = frame.selectExpr("v AS `row`", *conditions).collect()
     return {name: sorted(row["row"] for row in found if row[name]) for name in FILTERS}
@@ -116,7 +116,7 @@ def expected(frame: Any) -> dict[str, list[int]]:
 
 @pytest.fixture(scope="module")
 def roots(frame: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The same rows by every key, with statistics of every column that can have them."""
+    """Write the same rows by every key, with statistics of all columns that support them."""
     found = {}
     for key in KEYS:
         found[key] = str(tmp_path_factory.mktemp("exchange") / "root")
@@ -130,14 +130,14 @@ def numbers(df: Any) -> list[int]:
 
 @pytest.fixture
 def pushdown(spark: Any) -> Iterator[None]:
-    """Spark's push-down for all Python sources of the session, as a user may set it."""
+    """Enable Spark's own filter push-down for all Python sources of the session."""
     spark.conf.set(PUSHDOWN, "true")
     yield
     spark.conf.unset(PUSHDOWN)
 
 
 def relevant(condition: str, key: str) -> bool:
-    """Whether a filter can choose partitions by a key; the first key gets all filters."""
+    """Return whether a filter concerns a key; the first key is tested with all filters."""
     return key == KEYS[0] or any(f"{column} " in f"{condition} " for column in key.split(","))
 
 
@@ -145,7 +145,7 @@ def relevant(condition: str, key: str) -> bool:
 def test_filtered_reads_give_the_rows_that_meet_the_filter(
     spark: Any, expected: dict[str, list[int]], roots: dict[str, str], key: str
 ) -> None:
-    """Equality, lists, ranges, nulls, NaN, of every type, joined by AND, OR and NOT."""
+    """Filters are equality, lists, ranges, nulls and NaN of every type, with AND, OR and NOT."""
     assert spark.conf.get(PUSHDOWN) == "false"
     for name, condition in FILTERS.items():
         if relevant(condition, key):
@@ -163,7 +163,7 @@ def test_with_sparks_push_down_on_filters_give_the_same_rows(
 def test_a_filter_does_not_outlive_its_query(
     spark: Any, expected: dict[str, list[int]], roots: dict[str, str]
 ) -> None:
-    """One frame filtered in several ways, one after the other: each query stands alone."""
+    """Queries that filter one frame in different ways do not affect each other."""
     exchange = read(spark, roots["k"])
     for name in ("equality of an integer", "between", "or of two columns", "string prefix"):
         assert numbers(exchange.where(FILTERS[name])) == expected[name], name
@@ -171,7 +171,7 @@ def test_a_filter_does_not_outlive_its_query(
 
 
 def test_scans_of_one_frame_keep_their_own_filters(spark: Any, roots: dict[str, str]) -> None:
-    """Two filters on one frame inside one query, and one filter beside none."""
+    """One query may scan a frame with two filters, or with and without a filter."""
     exchange = read(spark, roots["k"])
     low, high = exchange.where("v < 10"), exchange.where("v >= 590")
     assert numbers(low.union(high)) == [*range(10), *range(590, 600)]
@@ -183,7 +183,7 @@ def test_scans_of_one_frame_keep_their_own_filters(spark: Any, roots: dict[str, 
 def test_columns_that_a_query_does_not_need_are_not_asked_for(
     spark: Any, roots: dict[str, str]
 ) -> None:
-    """Of nested columns too, and for a count, which needs none."""
+    """A scan has only the needed columns, nested ones included; a count reads one column."""
     exchange = read(spark, roots["k"])
     for query, needed in (
         (exchange.select("v"), {"v"}),
@@ -201,7 +201,7 @@ def test_columns_that_a_query_does_not_need_are_not_asked_for(
 
 
 def scanned(query: Any) -> set[str]:
-    """The columns that the scan of a query gives out."""
+    """Return the columns that the scan of a query returns."""
     plan = query._jdf.queryExecution().optimizedPlan()
     (leaf,) = [plan.collectLeaves().apply(i) for i in range(plan.collectLeaves().size())]
     return {leaf.output().apply(i).name() for i in range(leaf.output().size())}
@@ -215,7 +215,7 @@ def keep_only(root: str, partition: int) -> None:
 
 
 def test_equality_on_the_key_opens_one_partition_only(spark: Any, frame: Any, root: str) -> None:
-    """With all other parts gone the filtered read succeeds, and the whole one does not."""
+    """With all other parts deleted, the filtered read succeeds and the full read fails."""
     write(frame, root, keys="k", partitions=16, statistics="none")
     partition = frame.selectExpr("PMOD(HASH(5), 16) AS p").first().p
     keep_only(root, partition)
@@ -236,7 +236,7 @@ def test_null_keys_are_looked_for_in_their_own_partition(spark: Any, frame: Any,
 
 
 def test_ranges_leave_parts_unread_by_their_statistics(spark: Any, root: str) -> None:
-    """Two map tasks with disjoint values: a filter on one's needs nothing of the other's."""
+    """Two map tasks have disjoint values; a filter on the values of one skips the other's parts."""
     df = spark.range(0, 200, 1, 2).selectExpr("id % 7 AS k", "id AS v")
     write(df, root, keys="k", partitions=4)
     for part in Exchange(root).parts().to_pylist():
@@ -247,7 +247,7 @@ def test_ranges_leave_parts_unread_by_their_statistics(spark: Any, root: str) ->
 
 
 def counting_source(log: str) -> type:
-    """The source, with every listing written down; a local class travels to Spark's workers."""
+    """Return a source that logs every listing; a local class, so that workers can unpickle it."""
     from ffq_spark.spark.source import FfqShuffleSource
     from ffq_spark.store import Store
 
@@ -271,7 +271,7 @@ def counting_source(log: str) -> type:
 def test_reads_are_planned_without_listing_data(
     spark: Any, roots: dict[str, str], tmp_path: Path
 ) -> None:
-    """Only records are listed, however many parts there are."""
+    """Planning lists only records, for any number of parts."""
     log = tmp_path / "listings"
     spark.dataSource.register(counting_source(str(log)))
     found = spark.read.format("ffqcounting").load(roots["k"])
@@ -298,7 +298,7 @@ OLD_FILTERS = [
 
 @pytest.fixture(scope="module")
 def old_days(spark: Any) -> Any:
-    """Days and times around the ten days that the Gregorian calendar left out."""
+    """Make days and times around the ten days that the Gregorian calendar reform skipped."""
     return (
         spark.range(40)
         .selectExpr(DAYS, "id AS v")
@@ -311,7 +311,7 @@ def old_days(spark: Any) -> Any:
 def test_days_that_the_calendar_reform_left_out(
     spark: Any, old_days: Any, root: str, key: str, java8: str
 ) -> None:
-    """Java's old dates lack 1582-10-05 to -14; rows and filters of Spark have these days."""
+    """Rows and filters of Spark have the days 1582-10-05 to -14; java.sql.Date does not."""
     write(old_days, root, keys=key, partitions=16)
     exchange = read(spark, root)
     spark.conf.set("spark.sql.datetime.java8API.enabled", java8)
@@ -335,7 +335,7 @@ def test_a_join_prunes_by_days_that_the_calendar_reform_left_out(
 
 
 def test_filters_by_strings_that_are_no_text(spark: Any, root: str) -> None:
-    """A string of Spark is any bytes; Python has no such text."""
+    """Spark's strings may hold any bytes, which Python's str cannot represent."""
     frame = spark.range(40).selectExpr("CAST(UNHEX(HEX(id + 220)) AS STRING) AS s", "id AS v")
     write(frame, root, keys="s", partitions=16, statistics="none")
     exchange = read(spark, root)
@@ -348,7 +348,7 @@ def test_filters_by_strings_that_are_no_text(spark: Any, root: str) -> None:
 def test_without_the_plugin_old_days_do_not_prune(
     spark: Any, old_days: Any, root: str, key: str
 ) -> None:
-    """Spark gives the source Java's values there, which may be of other days."""
+    """Without the plugin, Spark passes java.sql values, which may stand for other days."""
     write(old_days, root, keys=key, partitions=16)
     bare = bare_source(spark)
     for condition in [c for c in OLD_FILTERS if c[0] == key and "1582-10-15" not in c][::2]:
@@ -358,7 +358,7 @@ def test_without_the_plugin_old_days_do_not_prune(
 
 @pytest.mark.usefixtures("pushdown")
 def test_without_the_plugin_filters_prune_if_asked_to(spark: Any, frame: Any, root: str) -> None:
-    """By values that Java's types have, and by no others."""
+    """Without the plugin, only values that Java's types represent exactly prune parts."""
     write(frame, root, keys="day", partitions=16, statistics="none")
     keep_only(root, frame.selectExpr("PMOD(HASH(DATE'2020-01-06'), 16) AS p").first().p)
     bare = bare_source(spark)

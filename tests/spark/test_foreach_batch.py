@@ -20,7 +20,7 @@ def frame(spark: Any, first: int, count: int) -> Any:
 
 
 def pour(spark: Any, upstream: str, root: str, checkpoint: Path, **options: Any) -> None:
-    """Run a streaming query that writes each of its batches by a batch write, to its end."""
+    """Run a streaming query that writes each batch by a batch write, until all steps are read."""
 
     def deliver(rows: Any, batch: int) -> None:
         write(rows, root, **{**KEYS, "streamId": "s", "batch": batch, **options})

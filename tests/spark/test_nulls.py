@@ -1,4 +1,4 @@
-"""Nulls where the schema of a read declares NOT NULL. No Spark is started."""
+"""Nulls where the schema of a read declares NOT NULL, without a Spark session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plans that the plugin asks for: their notes and their tasks. No Spark is started."""
+"""The plans that the plugin requests: their notes and their tasks, without a Spark session."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def store(tmp_path: Path) -> Store:
 def plan(
     store: Store, request: PlanRequest, **options: str
 ) -> tuple[dict[str, Any], list[InputPartition]]:
-    """The note as the JVM reads it, and the tasks."""
+    """Plan a read; return the note as the JVM decodes it, and the tasks."""
     read = ReadOptions.resolve(options, {})
     snapshot = take_snapshot(store, read)
     schema: StructType = spark_schema(snapshot.exchange)

@@ -1,4 +1,4 @@
-"""Garbage collection at intervals, in the steward's process. No Spark is started."""
+"""Garbage collection at intervals in the steward's process, without a Spark session."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ffq_spark.store import Store
 
 
 class Runs:
-    """A replacement for gc that records its calls and may be held up."""
+    """A replacement for gc that records its calls, and that a test can block."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, int]] = []

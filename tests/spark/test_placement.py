@@ -1,4 +1,4 @@
-"""Rows lie where Spark's own hash partitioning puts them, for every type a key may have."""
+"""Spark's own hash partitioning determines the partition of a row, for every type of key."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ SEVERAL = ("int", "string", "double", "boolean")
 
 @pytest.fixture(scope="module")
 def keyed(spark: Any) -> Any:
-    """A row number and a column of each key type, a tenth of all values null."""
+    """Make a row number and one column of each key type; a tenth of all values is null."""
     spark.conf.set("spark.sql.timeType.enabled", "true")
     table = pa.table(
         {
@@ -119,7 +119,7 @@ def spark_place(keys: tuple[str, ...], partitions: int) -> str:
 def test_rows_are_written_to_the_partition_spark_computes(
     spark: Any, keyed: Any, root: str, keys: tuple[str, ...]
 ) -> None:
-    """Every row comes back, from the partition that `pmod(hash(keys), n)` names."""
+    """Every row is read from the partition `pmod(hash(keys), n)`."""
     df = keyed.select("id", *keys)
     write(df, root, keys=",".join(keys), partitions=PARTITIONS)
     assert rows(read(spark, root)) == rows(df)
@@ -135,7 +135,7 @@ def test_rows_are_written_to_the_partition_spark_computes(
 def test_partition_ids_equal_sparks_for_any_number_of_partitions(
     keyed: Any, partitions: int
 ) -> None:
-    """The same holds for other numbers of partitions, on the Arrow data that Spark sends."""
+    """On Arrow data from Spark, partition ids equal Spark's for any number of partitions."""
     every = {name: (name,) for name in KEY_TYPES} | {"several": SEVERAL}
     places = [f"{spark_place(keys, partitions)} AS `at {n}`" for n, keys in every.items()]
     table = keyed.selectExpr("*", *places).toArrow().combine_chunks()
@@ -180,7 +180,7 @@ def test_keys_without_a_hash_are_refused_before_anything_is_written(
 
 
 def test_calendar_interval_keys_are_refused_by_spark_itself(spark: Any, root: str) -> None:
-    """Spark stores this type nowhere, and says so before it asks the source."""
+    """No source of Spark can store this type: Spark raises its own error first."""
     df = spark.sql("SELECT 1 AS id, MAKE_INTERVAL(1, 2, 3) AS bad")
     message = failure(lambda: write(df, root, keys="bad", partitions=4))
     assert '"INTERVAL" type' in message
@@ -191,7 +191,7 @@ def test_calendar_interval_keys_are_refused_by_spark_itself(spark: Any, root: st
 def test_rows_placed_by_ffqs_hash_are_found_by_lookup(
     spark: Any, keyed: Any, root: str, keys: tuple[str, ...]
 ) -> None:
-    """With `hash=ffq` a look-up opens one partition, and finds every row of the key there."""
+    """With `hash=ffq`, a look-up opens one partition and finds every row of the key in it."""
     df = keyed.select("id", *keys).limit(300).cache()
     write(df, root, keys=",".join(keys), partitions=PARTITIONS, hash="ffq")
     exchange = Exchange(root)

@@ -1,4 +1,4 @@
-"""Sessions that need a process of their own: Spark Connect, spark-submit, a defaults file."""
+"""Sessions that need their own process: Spark Connect, spark-submit, a defaults file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.spark
 
 REPOSITORY = Path(ffq_spark.__file__).parent.parent
 
-# What every script below starts with; its last line of output is its result.
+# The first lines of every script; the last line of a script's output is its result.
 PREAMBLE = """
 import json, sys
 from pyspark.sql import SparkSession
@@ -48,7 +48,7 @@ WANTED = [i for i in range(100) if i % 17 == 5]
 
 
 def run(command: list[str], script: str, directory: Path, **environment: str) -> dict[str, Any]:
-    """Run a script in its own process and give what it answered."""
+    """Run a script in its own process and return its result."""
     path = directory / "script.py"
     path.write_text(PREAMBLE + script)
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK_", "SPARK_"))}
@@ -68,7 +68,7 @@ def run(command: list[str], script: str, directory: Path, **environment: str) ->
 
 
 def test_a_connect_session_writes_and_reads(tmp_path: Path) -> None:
-    """Found by name, and after `register` with the session's conf; the client has no JVM."""
+    """A Connect client, without a JVM, uses the source by name, and its conf after `register`."""
     roots = [str(tmp_path / name) for name in ("found", "registered")]
     script = f"""
 spark = local(SparkSession.builder.remote("local[2]")).getOrCreate()
@@ -99,9 +99,9 @@ def _heads(root: str) -> set[bytes]:
 
 
 def test_configure_sets_only_what_the_user_has_not(tmp_path: Path) -> None:
-    """Neither the builder's settings nor those of spark-defaults.conf are lost.
+    """`configure` keeps the settings of the builder and of spark-defaults.conf.
 
-    In the same session: `FFQ_*` variables count, below options.
+    The same session shows that `FFQ_*` variables have effect, and that options override them.
     """
     settings = tmp_path / "conf"
     settings.mkdir()
@@ -139,7 +139,7 @@ def spark_submit() -> list[str]:
 
 
 def python_without_the_package(directory: Path) -> str:
-    """An interpreter that sees all that is installed here, except this package."""
+    """Make an interpreter that can import everything installed here except this package."""
     home = directory / "python"
     venv.create(home, with_pip=False, symlinks=True)
     target = Path(sysconfig.get_path("purelib", "venv", vars={"base": str(home)}))
@@ -164,7 +164,7 @@ def package_zip(directory: Path) -> Path:
 
 
 def test_a_zip_of_the_package_is_enough(tmp_path: Path) -> None:
-    """Neither driver nor workers have it installed; `register` makes the source known."""
+    """The package need not be installed on driver or workers if `register` is called."""
     interpreter, archive = python_without_the_package(tmp_path), package_zip(tmp_path)
     root = str(tmp_path / "exchange")
     script = f"""
@@ -182,7 +182,7 @@ spark.stop()
 
 
 def test_configure_works_where_spark_submit_started_the_jvm(tmp_path: Path) -> None:
-    """It is too late for a jar then; and what spark-submit was given is left alone."""
+    """spark-submit has started the JVM: `configure` adds no jar and keeps the given settings."""
     given = "spark.python.unix.domain.socket.enabled"
     root = str(tmp_path / "exchange")
     script = f"""

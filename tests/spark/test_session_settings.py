@@ -1,4 +1,4 @@
-"""Settings in a user's session: each acts where it is declared to, and on nothing else."""
+"""Settings in a user's session have effect where they are declared, and nowhere else."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from ffq_spark.options import (
 pytestmark = pytest.mark.spark
 
 KEYED = {"keys": "k", "partitions": 4}
-# The application's, which say nothing in a session but for the last; right values all the same.
+# Valid values of the plugin's settings. In a session, only the last one has effect.
 PLUGIN = dict(zip(PLUGIN_SETTINGS, ["python3", "20", "false", "1h", "1d", "true"], strict=True))
 
 
 def declared(kind: str, *, per_call: bool) -> dict[str, str]:
-    """The options of a kind with a right value each."""
+    """Return the declared options of one kind, each with a valid value."""
     found = [field.metadata for (purpose, _), (_, field) in DECLARED.items() if purpose == kind]
     return {
         one["name"]: VALUES[kind, one["name"]][0] for one in found if one["per_call"] == per_call
@@ -47,7 +47,7 @@ SERVES = declared("serve", per_call=False)
 
 @pytest.fixture
 def session(spark: Any) -> Iterator[Any]:
-    """A session of its own, whose writes find the source."""
+    """Make a new session and make it active, so that its writes find the source."""
     new = spark.newSession()
     jvm = spark._jvm.org.apache.spark.sql.classic.SparkSession
     jvm.setActiveSession(new._jsparkSession)
@@ -66,7 +66,7 @@ def frame(spark: Any) -> Any:
 
 
 def stream(session: Any, source: str, target: str, place: Path) -> None:
-    """Follow one exchange into another until its end."""
+    """Stream one exchange into another until all steps are read."""
     steps = session.readStream.format("ffqshuffle").load(source)
     writer = steps.writeStream.format("ffqshuffle").options(**KEYED)
     writer = writer.option("checkpointLocation", str(place)).trigger(availableNow=True)
@@ -76,7 +76,7 @@ def stream(session: Any, source: str, target: str, place: Path) -> None:
 def test_a_session_may_hold_every_declared_option(
     session: Any, new_root: Any, tmp_path: Path
 ) -> None:
-    """Writes, reads and streams take what is theirs; what describes one call counts nowhere."""
+    """Writes, reads and streams use their own settings and ignore those of single calls."""
     settle(session, CALLS, SERVES, PLUGIN, READS, WRITES)
     keyed, plain, followed = new_root(), new_root(), new_root()
     write(frame(session), keyed, **KEYED)
@@ -101,7 +101,7 @@ def jar_options() -> dict[str, str]:
 def test_each_option_counts_from_a_session_where_it_is_declared(
     jar_options: dict[str, str], name: str
 ) -> None:
-    """In what the jar passes on, and in what Python takes from a registered session."""
+    """The jar passes on, and `register` reads, exactly the options that a session may set."""
     setting = f"spark.ffq.{name}"
     assert unknown_settings([setting, setting.lower()]) == {}
     assert jar_options[name] == ("write" if name in session_options(WriteOptions) else "")
@@ -125,7 +125,7 @@ def test_the_plugins_own_settings_are_declared(jar_options: dict[str, str]) -> N
 
 
 def test_a_misspelt_setting_is_refused_by_its_full_name(session: Any, root: str) -> None:
-    """By writes of the plugin and by `register`; its value, perhaps a secret, is not repeated."""
+    """Writes and `register` refuse it. The error omits the value, which may be a secret."""
     settle(session, {"verfy": "hidden"})
     message = failure(lambda: write(frame(session), root, **KEYED))
     with pytest.raises(UnknownOption) as caught:

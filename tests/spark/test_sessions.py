@@ -1,4 +1,4 @@
-"""The source is found and configured in every kind of session a user may have."""
+"""Finding and configuring the source in every kind of session."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def frame(spark: Any) -> Any:
 
 
 def codecs(root: str) -> set[str]:
-    """The compression that the indexes of all map tasks name."""
+    """Return the compression codecs in the indexes of all map tasks."""
     found = set()
     for name in files(root, "shuffle"):
         if name.endswith("index.json"):
@@ -33,7 +33,7 @@ def codecs(root: str) -> set[str]:
 
 
 def in_thread(work: Callable[[], Any]) -> Any:
-    """The result of work in a new Python thread, or its error."""
+    """Run work in a new Python thread; return its result or raise its error."""
     results: list[Any] = []
     errors: list[BaseException] = []
 
@@ -52,7 +52,7 @@ def in_thread(work: Callable[[], Any]) -> Any:
 
 
 def test_the_source_is_found_without_any_registration(spark: Any, root: str) -> None:
-    """Spark finds it by the module's name; nothing in these tests has registered it before."""
+    """Spark finds the source by its module's name; no earlier test of this module registers it."""
     write(frame(spark), root, **KEYED)
     assert rows(read(spark, root)) == rows(frame(spark))
     other = spark.newSession()
@@ -60,7 +60,7 @@ def test_the_source_is_found_without_any_registration(spark: Any, root: str) -> 
 
 
 def test_registering_works_in_a_session_and_in_its_new_sessions(spark: Any, root: str) -> None:
-    """Registering twice is fine; a new session sees the source with and without it."""
+    """`register` may be called twice; a new session finds the source with and without it."""
     first, second = spark.newSession(), spark.newSession()
     ffq.register(first)
     ffq.register(first)
@@ -72,7 +72,7 @@ def test_registering_works_in_a_session_and_in_its_new_sessions(spark: Any, root
 
 
 def test_conf_reaches_the_source_after_registering(spark: Any, new_root: Any) -> None:
-    """`spark.ffq.*` counts as of `register`, in that session alone; options override it."""
+    """`spark.ffq.*` takes effect at `register`, only in that session; options override it."""
     session = spark.newSession()
     session.conf.set("spark.ffq.compression", "zstd")
     session.conf.set("spark.ffq.payload", "ffqs")
@@ -110,7 +110,7 @@ def test_a_second_thread_reads_as_it_is(spark: Any, root: str) -> None:
 
 
 def test_a_second_thread_writes_once_its_session_is_active(spark: Any, root: str) -> None:
-    """Spark looks a sink up in the thread's active session, and a new thread has none.
+    """Spark looks up a sink in the thread's active session, and a new thread has none.
 
     `spark.createDataFrame` is the public call that makes a session active in a thread.
     """
@@ -124,7 +124,7 @@ def test_a_second_thread_writes_once_its_session_is_active(spark: Any, root: str
 
 
 def test_a_session_registered_in_a_thread_can_write_there(spark: Any, root: str) -> None:
-    """`register` makes the source usable where it is called."""
+    """`register` makes the source usable in the thread that calls it."""
 
     def work() -> None:
         ffq.register(spark)
@@ -140,7 +140,7 @@ def bucket(s3: Any, tmp_path: Path) -> str:
 
 
 def test_an_object_store_is_reached_by_storage_options(spark: Any, s3: Any, bucket: str) -> None:
-    """Real S3 requests: append, overwrite, filters, and the same rows without Spark."""
+    """Append, overwrite and filter on a real S3 server, and read the rows without Spark."""
     options = s3.spark_options
     write(frame(spark), bucket, **KEYED, **options)
     write(frame(spark), bucket, **options)
@@ -155,7 +155,7 @@ def test_an_object_store_is_reached_by_storage_options(spark: Any, s3: Any, buck
 
 
 def test_storage_options_may_come_from_the_session(spark: Any, s3: Any, bucket: str) -> None:
-    """`spark.ffq.storage.*` keeps secrets out of every call."""
+    """With `spark.ffq.storage.*`, no call needs to contain secrets."""
     session = spark.newSession()
     for name, value in s3.spark_options.items():
         session.conf.set(f"spark.ffq.{name}", value)
@@ -167,7 +167,7 @@ def test_storage_options_may_come_from_the_session(spark: Any, s3: Any, bucket: 
 def test_the_secret_appears_nowhere(
     spark: Any, s3: Any, bucket: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Neither in a file of the exchange, nor in a plan, nor in an error."""
+    """No file of the exchange, no plan and no error contains the secret."""
     import s3fs
 
     options = s3.spark_options

@@ -1,4 +1,4 @@
-"""Which snapshot a DataFrame shows: the newest when it was made, however it is used later."""
+"""A DataFrame always shows the snapshot that was newest when the DataFrame was made."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_frame_with_a_schema_keeps_the_snapshot_of_its_load(spark: Any, three:
 
 
 def test_without_the_plugin_a_frame_keeps_one_snapshot(spark: Any, three: str) -> None:
-    """That of its load; with a schema that of its first scan, before which Spark asks nothing."""
+    """A frame keeps the snapshot of its load, or of its first scan if the user passes a schema."""
     bare = bare_source(spark)
     frame = spark.read.format(bare).load(three)
     given = spark.read.format(bare).schema(SCHEMA).load(three)
@@ -43,7 +43,7 @@ def test_without_the_plugin_a_frame_keeps_one_snapshot(spark: Any, three: str) -
 
 
 def test_views_show_the_snapshot_of_their_frame(spark: Any, three: str) -> None:
-    """Refreshing or querying a view anew changes nothing; making it anew does."""
+    """A view keeps its snapshot over queries and refreshes, until it is created again."""
     read(spark, three).createOrReplaceTempView("kept")
     read(spark, three, asOfStep=1).createOrReplaceTempView("first")
 
@@ -67,7 +67,7 @@ def test_views_show_the_snapshot_of_their_frame(spark: Any, three: str) -> None:
 def test_a_cached_frame_shows_its_snapshot(
     spark: Any, three: str, refresh: Callable[[Any, str], Any]
 ) -> None:
-    """Before and after the cache is filled, refreshed and dropped."""
+    """The frame keeps its snapshot while the cache is filled, refreshed and dropped."""
     frame = read(spark, three)
     late = read(spark, three).cache()
     frame.cache()

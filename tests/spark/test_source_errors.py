@@ -1,4 +1,4 @@
-"""Every error reaches the Spark user with its code and the option or file that it is about."""
+"""Every error reaches the Spark user with its code and the option or file concerned."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_wrong_write_option_is_named_before_anything_is_written(
 
 
 def test_columns_of_one_name_are_refused(spark: Any, root: str) -> None:
-    """Spark lets such frames through; no reader could tell the columns apart."""
+    """Spark accepts frames with duplicate names, but no reader could tell the columns apart."""
     twice = frame(spark).selectExpr("id", "k", "s AS k")
     assert_error(
         lambda: write(twice, root, **KEYED), "FFQ_BAD_OPTION", "column names must be unique"
@@ -99,7 +99,7 @@ MISMATCHES = {
 def test_a_write_that_disagrees_with_the_exchange_is_refused(
     spark: Any, healthy: str, case: str, mode: str
 ) -> None:
-    """The exchange stays as it is, to the last file; the error says what differs."""
+    """The error says what differs, and no file of the exchange changes."""
     before = decided(healthy)
     columns, options, wanted = MISMATCHES[case]
     other = frame(spark).selectExpr(*columns)
@@ -117,7 +117,7 @@ def test_a_query_number_is_used_once(spark: Any, root: str) -> None:
 
 
 def test_a_failing_task_leaves_nothing_visible(spark: Any, root: str) -> None:
-    """The error of the user's own code comes through, and its rows do not."""
+    """The user's own error reaches the caller, and no row of the write is visible."""
     write(frame(spark), root, **KEYED)
     bad = frame(spark).selectExpr("id", "k", "IF(id = 150, RAISE_ERROR('boom'), s) AS s")
     assert_error(lambda: write(bad, root), "boom")
@@ -196,7 +196,7 @@ def test_an_older_reader_reads_what_only_newer_writers_may_extend(spark: Any, ro
 
 
 def test_no_part_is_named_twice(spark: Any, healthy: str) -> None:
-    """The damage tests rely on it: each part of the healthy exchange holds rows of its own."""
+    """No two parts of the exchange share bytes, which the damage tests rely on."""
     parts = Exchange(healthy).parts()
     places = list(zip(parts["file"].to_pylist(), parts["offset"].to_pylist(), strict=True))
     assert len(set(places)) == len(places)

@@ -1,4 +1,4 @@
-"""A secret given to storage is found nowhere: plans, logs, errors, event log, files."""
+"""No plan, log, error, event log or file contains a secret of the storage options."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WRONG = "Zebra-Quartz-7719"
 
 
 def run(s3: Any, tmp_path: Path, plugin: bool) -> str:
-    """All that the application has printed and logged."""
+    """Run the application; return everything that it printed and logged."""
     events = tmp_path / "events"
     events.mkdir()
     conf = {
@@ -33,7 +33,7 @@ def run(s3: Any, tmp_path: Path, plugin: bool) -> str:
         "spark.eventLog.dir": events.as_uri(),
         "spark.logConf": "true",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_log_everything(tmp_path)}",
-        # Settings of the application, which are in each job's properties too.
+        # Settings of the application are also in each job's properties.
         **{f"spark.ffq.{name}": value for name, value in s3.spark_options.items()},
     }
     given = {
@@ -62,7 +62,7 @@ def _log_everything(directory: Path) -> Path:
     path.write_text(
         "rootLogger.level = info\n"
         "rootLogger.appenderRef.stderr.ref = console\n"
-        # Where Python starts the JVM, Spark sets the root's level to that of this logger.
+        # If Python starts the JVM, Spark sets the root's level to the level of this logger.
         "logger.python.name = org.apache.spark.api.python.PythonGatewayServer\n"
         "logger.python.level = info\n"
         "appender.console.type = Console\n"

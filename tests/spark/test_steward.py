@@ -1,4 +1,4 @@
-"""The process beside the driver, as a real process over real pipes. No Spark is needed."""
+"""The steward as a real process over real pipes, without a Spark session."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_the_lease_of_a_root_without_work_is_renewed_no_more(
 def test_what_happens_after_a_query_has_ended_is_still_recorded(
     start: Start, driver: Driver
 ) -> None:
-    """Spark kills the losing attempts of a step when it is committed already."""
+    """Spark kills the losing attempts of a step after the step's commit."""
     steward = start()
     steward.send(driver.open(), driver.task("task_start", 1))
     driver.meet(steward)
@@ -256,7 +256,7 @@ def test_whatever_one_event_is_the_others_are_served(
 
 
 def test_nothing_is_lost_while_storage_fails(start: Start, driver: Driver, beside: Driver) -> None:
-    """A file in the place of the logs' folder: no piece can be written until it is gone."""
+    """A file in place of the logs' directory makes writes of events fail until it is deleted."""
     obstacle = Path(driver.place.root, paths.ATTEMPTS)
     obstacle.write_text("in the way")
     steward = start()

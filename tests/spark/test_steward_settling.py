@@ -1,4 +1,4 @@
-"""How the steward ends queries that their driver has given up. No Spark, no process."""
+"""The steward ends queries that the driver has given up, tested without Spark or a process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BEAT = {"event": "beat"}
 
 
 class Office:
-    """A steward in this process, and the orders that it gave."""
+    """A steward in this process, and the orders that it sent."""
 
     def __init__(self) -> None:
         self.orders: list[Any] = []
@@ -41,7 +41,7 @@ class Office:
         return [order["query"] for order in self.orders if order["order"] == "settled"]
 
     def wait_out(self) -> None:
-        """Let the time pass in which late tasks may still open a query."""
+        """Send the beats during which late tasks may still open a query."""
         for _ in range(LATE_BEATS):
             self.send(BEAT)
         self.steward.look()
@@ -105,7 +105,7 @@ def test_nothing_is_recorded_of_a_query_that_never_began(office: Office, driver:
 def test_a_killed_task_that_opens_a_given_up_query_late_is_met(
     office: Office, driver: Driver
 ) -> None:
-    """The record of a micro-batch is made on the driver, and stored by whichever task is first."""
+    """The driver makes the record of a micro-batch, and the first task to start stores it."""
     driver.query += 1
     record = QueryRecord(driver.query, APP, 0, "append", now_ms(), 30)
     office.send(driver.open(), driver.give_up())
@@ -117,7 +117,7 @@ def test_a_killed_task_that_opens_a_given_up_query_late_is_met(
 
 
 def test_a_later_write_of_the_same_number_may_commit(office: Office, driver: Driver) -> None:
-    """A write that failed before its query began is made again, with the user's own number."""
+    """A write that failed before its query began may be repeated with the user's own number."""
     query = driver.begin()
     driver.query = query.query
     office.send(driver.open(), driver.give_up(query.created_at_ms - 1))

@@ -1,4 +1,4 @@
-"""Streams that read an exchange: where they begin, how they go on, and where they rest."""
+"""Streams that read an exchange: their first step, their batches, and pauses."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def no_query_stays(spark: Any) -> Iterator[None]:
 
 
 def add(spark: Any, root: str, count: int = 1, mode: str = "append") -> None:
-    """Steps of two rows; the column `v` is the step's number."""
+    """Write steps of two rows; the column `v` is the step's number."""
     for _ in range(count):
         step = len(Exchange(root).steps()) + 1 if Path(root).exists() else 1
         df = spark.range(2).selectExpr("id AS k", f"{step}L AS v")
@@ -39,7 +39,7 @@ def add(spark: Any, root: str, count: int = 1, mode: str = "append") -> None:
 
 
 class Stream:
-    """A stream of an exchange into another, which can be stopped and started again."""
+    """A stream from one exchange into another, which can be stopped and started again."""
 
     def __init__(self, spark: Any, source: str, folder: Path, **options: Any) -> None:
         self.spark, self.source, self.options = spark, source, options
@@ -54,7 +54,7 @@ class Stream:
         self.query = stream.trigger(**trigger).start(self.root)
 
     def run(self) -> None:
-        """Read all that is there."""
+        """Read all existing steps."""
         self.start(availableNow=True)
         self.query.awaitTermination()
 
@@ -62,7 +62,7 @@ class Stream:
         self.query.stop()
 
     def seen(self) -> Counter[int]:
-        """How many rows of each step have come out."""
+        """Count the rows of each step that the stream has written."""
         if not Path(self.root, "_ffq/exchange.json").exists():
             return Counter()
         return Counter(Exchange(self.root).read(columns=["v"]).read_all()["v"].to_pylist())
@@ -108,7 +108,7 @@ def test_portions(spark: Any, upstream: str, tmp_path: Path) -> None:
 
 
 def test_a_replaced_snapshot(spark: Any, upstream: str, tmp_path: Path) -> None:
-    """A running stream fails or does as it was told; a new one begins with the new snapshot."""
+    """A running stream obeys onReplace after an overwrite; a new one begins with the new snapshot."""
     kinds = ("fail", "follow", "skip")
     streams = {
         kind: Stream(spark, upstream, tmp_path / kind, onReplace=kind, maxStepsPerTrigger=2)
@@ -141,7 +141,7 @@ def test_an_expired_step_is_an_error_and_a_consumer_prevents_it(
         add(spark, upstream, mode="overwrite")
     exchange = Exchange(upstream)
     exchange.gc(ttl=0, retention=0)
-    # Spark tells a source what was read when the next batch begins.
+    # Spark reports a batch to the source as read when the next batch begins.
     assert [(c.consumer, c.step <= 5) for c in exchange.consumers()] == [("named", True)]
     named.run()
     assert named.seen() == each(*range(1, 10))

@@ -1,4 +1,4 @@
-"""Streams of steps: each micro-batch is a step once, each step is read once."""
+"""Streams of steps: each micro-batch becomes one step, and each step is read once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def upstream(spark: Any, new_root: Any) -> str:
-    """Five steps of 20 rows."""
+    """Write five steps of 20 rows."""
     root: str = new_root()
     for i in range(5):
         batch(spark, i, root)
@@ -34,7 +34,7 @@ def follow(spark: Any, root: str, **options: Any) -> Any:
 
 
 def run(df: Any, root: str, checkpoint: Path, mode: str = "append", **options: Any) -> None:
-    """Write all that is there and stop."""
+    """Write all available batches and stop."""
     stream = df.writeStream.format(SOURCE).outputMode(mode)
     stream = stream.options(keys="k", partitions=4, checkpointLocation=str(checkpoint), **options)
     query = stream.trigger(availableNow=True).start(root)
@@ -42,7 +42,7 @@ def run(df: Any, root: str, checkpoint: Path, mode: str = "append", **options: A
 
 
 def replay_last(checkpoint: Path) -> None:
-    """Let Spark forget that it finished its last batch."""
+    """Delete the commit of the last batch from the checkpoint, so that Spark runs it again."""
     last = max(int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdigit())
     for path in (checkpoint / "commits").glob(f"*{last}*"):
         path.unlink()
@@ -70,7 +70,7 @@ def test_a_chain_of_streams_copies_every_step_with_its_lineage(
 def test_a_replayed_batch_is_discarded_and_compared(
     spark: Any, upstream: str, root: str, tmp_path: Path
 ) -> None:
-    """Rows that come in another order and in other tasks are the same rows."""
+    """Equal rows in another order and from other tasks count as the same rows."""
     for tasks in (1, 3):
         run(follow(spark, upstream).repartition(tasks), root, tmp_path)
         replay_last(tmp_path)
@@ -102,7 +102,7 @@ def test_a_replay_with_other_rows_is_found(
 def test_a_stream_belongs_to_one_query(
     spark: Any, upstream: str, root: str, tmp_path: Path
 ) -> None:
-    """A fresh checkpoint counts from 0 again: its batches would be taken for duplicates."""
+    """A new checkpoint numbers from 0 again, so its batches would look like duplicates."""
     run(follow(spark, upstream), root, tmp_path / "a", streamId="s")
     message = failure(lambda: run(follow(spark, upstream), root, tmp_path / "b", streamId="s"))
     assert "FFQ_STREAM_OWNED" in message and "takeover=true" in message
@@ -141,7 +141,7 @@ def test_a_batch_write_with_a_number_is_safe_to_run_again(spark: Any, root: str)
 
 
 def test_offsets_can_be_asked_for(spark: Any, upstream: str, root: str, tmp_path: Path) -> None:
-    """A checkpoint that comes from the session's settings is not known to the sink."""
+    """The sink does not know a checkpoint location from the session's settings."""
     spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path))
     try:
         stream = follow(spark, upstream).writeStream.format(SOURCE).trigger(availableNow=True)

@@ -1,4 +1,4 @@
-"""When the steward asks storage about a query, and when it forgets the query."""
+"""When the steward reads the state of a query from storage, and when it forgets the query."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_an_open_query_needs_storage_until_it_is_canceled(query: TrackedQuery) -
 
 
 def test_an_ended_query_needs_storage_twice_unless_it_is_settled(query: TrackedQuery) -> None:
-    """Once when it ends, and once after the time in which a late task may begin it."""
+    """Storage is read once at the end, and once when no late task can begin the query any more."""
     query.ended_ms = 1
     assert query.needs_storage
     query.was_searched = True

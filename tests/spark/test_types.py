@@ -1,4 +1,4 @@
-"""Every type a Spark column can have comes back as it was written, or is refused by name."""
+"""Every type of a Spark column is read as it was written, or is refused by name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEEP_STRUCT = "NAMED_STRUCT('a', NAMED_STRUCT('b', NAMED_STRUCT('c', 1, 'd', 'x'
 DEEP_STRUCT_NULL = "NAMED_STRUCT('a', NAMED_STRUCT('b', CAST(NULL AS STRUCT<c: INT, d: STRING>)))"
 MIXED = "MAP('k', ARRAY(NAMED_STRUCT('x', 1, 'y', MAP(1, 'one', 2, NULL)), NULL))"
 
-# For each type, SQL expressions of its values; a null row is always added.
+# For each type, SQL expressions of its values; tests add null rows.
 TYPES: dict[str, list[str]] = {
     "boolean": ["true", "false"],
     "tinyint": ["-128Y", "127Y"],
@@ -75,12 +75,12 @@ TYPES: dict[str, list[str]] = {
 }
 
 
-# Where a column of such a type is read, Spark makes the rows; all other columns stay columns.
+# Scans with a column of these types return rows; all other scans return columns.
 READ_AS_ROWS = ("time(", "void", "variant", "geo")
 
 
 def columns(spark: Any, kinds: list[str]) -> Any:
-    """A row number and columns `v`, `v1`, … of the types, their values twice and then nulls."""
+    """Make a row number and columns `v`, `v1`, … of the types: each value twice, then nulls."""
     listed = [[value for value in TYPES[kind] for _ in range(2)] for kind in kinds]
     longest = max(len(values) for values in listed) + 2
     padded = [values + ["NULL"] * (longest - len(values)) for values in listed]
@@ -106,7 +106,7 @@ def time_type(spark: Any) -> None:
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_a_column_comes_back_as_it_was_written(spark: Any, root: str, kind: str) -> None:
-    """Same type, same values, same nulls; also when the column is read alone."""
+    """Type, values and nulls stay the same, even if only this column is read."""
     df = columns(spark, [kind])
     assert df.schema["v"].dataType.simpleString() == kind
     write(df, root, keys="id", partitions=4)
@@ -119,7 +119,7 @@ def test_a_column_comes_back_as_it_was_written(spark: Any, root: str, kind: str)
 
 @pytest.mark.parametrize("as_rows", [False, True])
 def test_what_is_read_can_be_written_again(spark: Any, root: str, as_rows: bool) -> None:
-    """Columns of a scan go to the next writer as they are, or as rows."""
+    """A write copies an exchange both as columns and as rows."""
     kinds = [kind for kind in TYPES if any(word in kind for word in READ_AS_ROWS) == as_rows]
     assert len(kinds) > 5
     df, copy = columns(spark, kinds), f"{root}-copy"
@@ -130,7 +130,7 @@ def test_what_is_read_can_be_written_again(spark: Any, root: str, as_rows: bool)
 
 
 def test_columns_of_parquet_files_arrive_as_they_are(spark: Any, root: str, tmp_path: Path) -> None:
-    """Dictionaries, nulls, nested values; more rows than one batch of either side holds."""
+    """The file has dictionaries, nulls and nested values, and more rows than one batch holds."""
     source = str(tmp_path / "source.parquet")
     numbers = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE")
     spark.range(70_000, numPartitions=1).selectExpr(
@@ -159,7 +159,7 @@ def test_columns_of_parquet_files_arrive_as_they_are(spark: Any, root: str, tmp_
 def test_columns_of_long_strings_are_cut_into_batches_that_fit(
     spark: Any, root: str, tmp_path: Path
 ) -> None:
-    """Each of two columns is the longer one at times, one value alone is longer than a batch."""
+    """Either of two columns may be the longer one, and one value exceeds the size of a batch."""
     source = str(tmp_path / "source.parquet")
     spark.range(60, numPartitions=1).selectExpr(
         "id",
@@ -177,7 +177,7 @@ def test_columns_of_long_strings_are_cut_into_batches_that_fit(
 def test_timestamps_are_instants_in_any_session_time_zone(
     spark: Any, root: str, read_zone: str
 ) -> None:
-    """Written in New York, also in the hour that occurs twice, and read elsewhere."""
+    """Timestamps are written in New York, around the hour that occurs twice, and read elsewhere."""
     zone = "spark.sql.session.timeZone"
     hours = "EXPLODE(SEQUENCE(0, 30)) AS h"
     with conf(spark, zone, "America/New_York"):
@@ -192,7 +192,7 @@ def test_timestamps_are_instants_in_any_session_time_zone(
         found = read(spark, root)
         moments = found.selectExpr("h", "UNIX_MICROS(t)", "CAST(n AS STRING)")
         assert sorted(moments.collect()) == sorted(wanted)
-        # A literal has the session's zone, so it only matches if the instants are right.
+        # The literal names its zone, so it matches only if the instants are right.
         assert found.where("t = TIMESTAMP'2024-11-03 05:30:00 UTC' - INTERVAL 30 MINUTE").count()
 
 
@@ -201,7 +201,7 @@ def test_timestamps_are_instants_in_any_session_time_zone(
 def test_large_and_small_arrow_types_hold_the_same_rows(
     spark: Any, root: str, writing: str, reading: str
 ) -> None:
-    """`useLargeVarTypes` is a matter of the session, not of the exchange."""
+    """`useLargeVarTypes` of the session does not change the exchange."""
     large = "spark.sql.execution.arrow.useLargeVarTypes"
     df = spark.sql(
         "SELECT id, CAST(id AS STRING) AS s, CAST(CAST(id AS STRING) AS BINARY) AS b, "
@@ -221,7 +221,7 @@ def test_large_and_small_arrow_types_hold_the_same_rows(
 def test_char_and_varchar_columns_of_a_table_keep_their_declared_type(
     spark: Any, root: str, tmp_path: Any
 ) -> None:
-    """Spark keeps them as strings with the length in the column's metadata."""
+    """Spark stores these columns as strings, with the length in the column's metadata."""
     spark.sql("SELECT 1 AS id, 'ab   ' AS c, 'cd' AS v").write.parquet(str(tmp_path / "chars"))
     spark.sql(
         "CREATE OR REPLACE TEMPORARY VIEW chars (id INT, c CHAR(5), v VARCHAR(5)) USING parquet "
@@ -239,7 +239,7 @@ def test_char_and_varchar_columns_of_a_table_keep_their_declared_type(
 def test_preserved_char_and_varchar_types_are_refused_by_name(
     spark: Any, root: str, kind: str
 ) -> None:
-    """With `preserveCharVarcharTypeInfo` they are own types, and PySpark has no Arrow for them."""
+    """With `preserveCharVarcharTypeInfo` PySpark has no Arrow type for char and varchar."""
     with conf(spark, "spark.sql.preserveCharVarcharTypeInfo", "true"):
         df = spark.sql(f"SELECT 1 AS id, CAST('ab' AS {kind}) AS bad")
         message = failure(lambda: write(df, root, keys="id", partitions=4))
@@ -252,7 +252,7 @@ def test_preserved_char_and_varchar_types_are_refused_by_name(
 
 
 def test_metadata_and_unusual_names_of_columns_are_kept(spark: Any, root: str) -> None:
-    """Spaces, dots, commas, other scripts, and what a user noted on a column."""
+    """Names have spaces, dots, commas and other scripts; a column has a user's metadata."""
     names = ["a b", "c.d", "日本", "x`y", "p,q", "UPPER"]
     df = spark.range(20).selectExpr(*(f"id + {i} AS `{n.replace('`', '``')}`"
                                       for i, n in enumerate(names)))  # fmt: skip
@@ -265,7 +265,7 @@ def test_metadata_and_unusual_names_of_columns_are_kept(spark: Any, root: str) -
 
 
 def test_user_defined_types_come_back_as_their_own_objects(spark: Any, root: str) -> None:
-    """One with a Scala class (the vectors of Spark ML) and one of Python alone."""
+    """The types are one with a Scala class (Spark ML's vectors) and one only in Python."""
     from pyspark.ml.linalg import Vectors
     from pyspark.testing.objects import PythonOnlyPoint
 
@@ -284,7 +284,7 @@ def test_user_defined_types_come_back_as_their_own_objects(spark: Any, root: str
 
 
 def test_a_user_defined_type_that_cannot_be_read_again_is_refused(spark: Any, root: str) -> None:
-    """This one says it lives in a module that has no such class."""
+    """ExamplePoint names a module that has no such class."""
     from pyspark.testing.objects import ExamplePoint
 
     df = spark.createDataFrame([(1, ExamplePoint(1.0, 2.0))], ["id", "bad"])
@@ -307,7 +307,7 @@ NO_ARROW_FORM = {
 
 @pytest.mark.parametrize("kind", NO_ARROW_FORM)
 def test_types_without_an_arrow_form_are_refused_by_name(spark: Any, root: str, kind: str) -> None:
-    """The error names column and type, and nothing was written."""
+    """The error names the column and its type, and no file is written."""
     df = spark.sql(f"SELECT 1 AS id, {NO_ARROW_FORM[kind]} AS bad")
     message = failure(lambda: write(df, root, keys="id", partitions=4))
     assert "FFQ_UNSUPPORTED_TYPE" in message
@@ -316,7 +316,7 @@ def test_types_without_an_arrow_form_are_refused_by_name(spark: Any, root: str, 
 
 
 def test_calendar_intervals_are_refused(spark: Any, root: str) -> None:
-    """Spark itself refuses them for every source; ours would by name."""
+    """Spark refuses this type for every source; our own check would name the column."""
     from pyspark.sql.types import CalendarIntervalType, StructType
 
     from ffq_spark.errors import UnsupportedType
@@ -345,7 +345,7 @@ def test_a_column_type_that_spark_lacks_is_refused_with_the_remedy() -> None:
 def test_an_empty_frame_is_a_step_with_columns_and_no_parts(
     spark: Any, root: str, source_partitions: int
 ) -> None:
-    """Also where Spark has no partition to run a task for; later appends see the same columns."""
+    """The step exists even if Spark runs no task; later appends must have the same columns."""
     schema = "id BIGINT, s STRING, a ARRAY<INT>"
     empty = spark.sparkContext.emptyRDD()
     if source_partitions:

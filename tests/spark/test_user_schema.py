@@ -1,4 +1,4 @@
-"""A schema that the user gives may not turn nulls into values."""
+"""A schema from the user must not turn nulls into values."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_stream_s_schema_cannot_forbid_nulls(spark: Any, nested: str, tmp_path
 def test_without_the_plugin_a_null_that_a_schema_forbids_is_an_error(
     spark: Any, nulls: str, tmp_path: Path
 ) -> None:
-    """Spark believes the schema before it asks the source, so no answer would be right."""
+    """Spark trusts NOT NULL in a user's schema, so any result would be wrong."""
     bare = bare_source(spark)
     for query in (
         load(spark, nulls, STRICT, bare),

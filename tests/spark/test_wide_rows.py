@@ -1,4 +1,4 @@
-"""Rows of any width reach the writers in bounded batches, and other jobs keep Spark's own."""
+"""Writers receive bounded batches of rows of any width, and other jobs keep Spark's batches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ffq_spark.spark.source import FfqShuffleSource
 
 pytestmark = pytest.mark.spark
 
-# A row's own size more than what a writer brings into order at once.
+# The limit of the batches that reach a writer; a batch may exceed it by one row.
 BATCH_BYTES = 2 << 20
 
 
@@ -30,13 +30,13 @@ def spark() -> Iterator[Any]:
 
 
 def wide(spark: Any, count: int, width: int) -> Any:
-    """Rows, not columns, with a filter that Spark applies row by row."""
+    """Make rows of a given width; the filter makes Spark process rows instead of columns."""
     text = f"REPEAT(CHR(CAST(65 + id % 26 AS INT)), {width}) AS s"
     return spark.range(0, count, 1, 1).selectExpr("id AS k", text).where("LENGTH(s) > 1")
 
 
 def counted(frame: Any) -> list[Any]:
-    """Rows and bytes of each batch that a job of the user's is given."""
+    """Return the rows and bytes of each batch that a user's own job receives."""
 
     def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -54,7 +54,7 @@ def test_a_job_of_the_users_has_batches_of_sparks_own_size(spark: Any) -> None:
 
 @pytest.mark.soak
 def test_rows_that_fit_into_no_arrow_vector_are_written_and_mapped(spark: Any, root: str) -> None:
-    """8,000 rows of 280 kB are less than Spark puts into a batch by their number."""
+    """Spark's limit by rows would put all 8,000 rows of 280 kB into one batch."""
     frame = wide(spark, 8_000, 280_000)
     assert sum(row.n for row in counted(frame)) == 8_000
     write(frame, root, keys="k", partitions=2, compression="zstd")
@@ -62,13 +62,13 @@ def test_rows_that_fit_into_no_arrow_vector_are_written_and_mapped(spark: Any, r
 
 
 def sizes(place: Path) -> list[tuple[int, int]]:
-    """Rows and bytes of the batches that the tasks were given."""
+    """Return the rows and bytes of the batches that reached the writers."""
     return [tuple(json.loads(line)) for line in place.read_text().splitlines()]
 
 
 @pytest.fixture
 def watched(spark: Any, tmp_path: Path) -> Iterator[Path]:
-    """A file that tells of every batch that reaches the writers."""
+    """Log every batch that reaches the writers; return the path of the log."""
     place = tmp_path / "batches"
 
     def telling(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -117,7 +117,7 @@ def test_a_batch_is_bounded_in_bytes(spark: Any, root: str, watched: Path, kind:
     assert sum(number for number, _ in found) == count
     largest_row = 200_000
     assert max(size for _, size in found) <= BATCH_BYTES + largest_row
-    # Large enough to be worth a batch: all but the last.
+    # All batches but the last are at least a quarter of the limit.
     assert min([size for _, size in found[:-1]], default=BATCH_BYTES) >= BATCH_BYTES // 4
 
 
@@ -141,7 +141,7 @@ def test_the_batches_of_a_stream_are_bounded_too(
 def test_rows_that_do_not_know_their_size_are_bounded_too(
     spark: Any, root: str, watched: Path
 ) -> None:
-    """Rows of a Python source reach a write as they are, with no operator of Spark's between."""
+    """Rows of a Python source reach a write directly, without an operator of Spark in between."""
 
     class Reader(DataSourceReader):
         def read(self, partition: Any) -> Iterator[tuple[Any, ...]]:

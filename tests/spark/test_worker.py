@@ -1,4 +1,4 @@
-"""What Python workers do once, in a process of its own: it changes the process."""
+"""The one-time set-up of Python workers, in its own process because it changes the process."""
 
 from __future__ import annotations
 
