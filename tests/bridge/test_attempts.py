@@ -1,4 +1,4 @@
-"""Failures and lost executors: the right rows, and the right word for each attempt."""
+"""Failures and lost executors: the rows are right, and each attempt has the right state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cancelling in two steps: any process asks, the initiator ends its Spark job."""
+"""Cancellation in two steps: any process requests it, and the initiator cancels its Spark job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drivers that die or sleep in mid-write, and the collector that comes after them."""
+"""Drivers that die or sleep during a write, and the gc run that follows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def files_of(root: str, query: int) -> list[Path]:
 
 
 def wait_for_parts(root: str, known: set[int]) -> int:
-    """Wait until a query that is not known yet has one complete attempt; its number."""
+    """Wait until a query outside `known` has a complete attempt, and return the query's number."""
 
     def new() -> list[int]:
         found = Path(root, "shuffle").glob("*/*/*/*/index.bin")

@@ -1,4 +1,4 @@
-"""Writes that fail where no writer can abort them: the steward ends them."""
+"""The steward ends writes that fail where no writer can abort them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def spark() -> Iterator[Any]:
 
 
 def failing(frame: Any, root: str, pattern: str, count: int = 1) -> Any:
-    """Let all tasks of a frame fail, once the root has so many files of a pattern."""
+    """Make all tasks of a frame fail, once the root has `count` files that match a pattern."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from batches
@@ -55,7 +55,7 @@ def save(frame: Any, root: str, **options: Any) -> None:
 
 
 def wait_for_the_leases_end(root: str) -> None:
-    """Wait until the steward has taken a lease, and then until nobody renews it."""
+    """Wait until the steward has a lease, and then until all leases have expired."""
     store = Store(root)
     wait_for(lambda: store.list(paths.LEASES), 60, "a lease")
 
@@ -68,7 +68,7 @@ def wait_for_the_leases_end(root: str) -> None:
 
 @contextmanager
 def deaf(spark: Any) -> Iterator[None]:
-    """Take the listener off the bus: a full queue drops events, here all of them."""
+    """Remove the listener from the bus, to simulate a full queue that drops all events."""
     jvm, bus = spark._jvm, spark.sparkContext._jsc.sc().listenerBus()
     kind = jvm.org.apache.spark.util.Utils.classForName("io.ffq.spark.FfqListener", True, False)
     listener = bus.findListenersByClass(jvm.scala.reflect.ClassTag.apply(kind)).apply(0)
@@ -83,7 +83,7 @@ def deaf(spark: Any) -> Iterator[None]:
 def test_a_shuffle_that_fails_below_a_write_leaves_nothing_under_way(
     spark: Any, root: str, case: str
 ) -> None:
-    """Adaptive execution runs the shuffle before the writer exists, so no writer can abort."""
+    """Adaptive execution runs the shuffle before a writer exists that could abort the write."""
     spark.conf.set("spark.sql.adaptive.enabled", str(case != "not adaptive"))
     rows = failing(spark.range(10, numPartitions=2), root, "_ffq/leases/*.json")
     try:
@@ -107,7 +107,7 @@ def test_a_micro_batch_of_which_no_task_finished_is_ended(
         write = write.option("checkpointLocation", str(tmp_path / "checkpoint"))
         with pytest.raises(Exception, match="on purpose"):
             write.start(root).awaitTermination()
-        # The first batch of this source has no rows and no such tasks.
+        # The first batch of this source has no rows and therefore no failing tasks.
         states = ["SUCCEEDED"] + ["FAILED"] * runs
         wait_for(
             partial(lambda wanted: [s.state.name for s in exchange.status()] == wanted, states),

@@ -1,4 +1,4 @@
-"""The jar in the package is what its sources say."""
+"""The jar in the package was built from the present sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""However a driver ends, nothing that it started stays."""
+"""No process that a driver started survives the driver, however the driver ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plugin alone, from two flags of spark-submit, makes a plain job fast."""
+"""The plugin, set by two flags of spark-submit, applies the recommended settings to a plain job."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 
 
 def submit(master: str, **conf: str) -> dict[str, Any]:
-    """What conf_app.py tells, with the plugin and these settings."""
+    """Run conf_app.py with the plugin and these settings, and return its output."""
     own = {"spark.jars": jar_path(), "spark.plugins": BRIDGE["spark.plugins"]}
     quiet = {"spark.ui.enabled": "false", "spark.driver.memory": "512m"}
     settings = {**own, **quiet, **conf}
@@ -46,7 +46,7 @@ def test_the_settings_are_in_force_in_sessions_in_executors_and_in_pyspark() -> 
         **FAST,
         "spark.sql.extensions": BRIDGE["spark.sql.extensions"],
         "spark.redaction.regex": REDACTION["spark.redaction.regex"],
-        # What would change the user's own Python jobs is left alone.
+        # Settings that would affect the user's own Python jobs stay unset.
         "spark.sql.execution.arrow.maxBytesPerBatch": None,
         "spark.sql.python.filterPushdown.enabled": None,
     }
@@ -56,7 +56,7 @@ def test_the_settings_are_in_force_in_sessions_in_executors_and_in_pyspark() -> 
 def test_what_the_user_has_set_stays_and_sockets_with_long_paths_are_left_off(
     tmp_path: Path,
 ) -> None:
-    """With sockets on, this very job fails: `AF_UNIX path too long`."""
+    """With Unix sockets, this job would fail: `AF_UNIX path too long`."""
     place = tmp_path / ("x" * 90)
     place.mkdir()
     own = "spark.redaction.regex"

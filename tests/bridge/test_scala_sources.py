@@ -1,4 +1,4 @@
-"""The form of the Scala sources, which `make check` verifies with jars/check.py."""
+"""The formatting rules for Scala sources, which `make check` verifies with jars/check.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A speculative twin: the right rows, and the right word for each attempt."""
+"""A speculative twin: the rows are right, and each attempt has the right state."""
 
 from __future__ import annotations
 

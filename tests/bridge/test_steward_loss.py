@@ -1,4 +1,4 @@
-"""A steward that dies or hangs in mid-write: the driver starts another, and keeps its lease."""
+"""If a steward dies or hangs during a write, the driver starts another and keeps its lease."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ffq_spark import Exchange
 
 pytestmark = pytest.mark.spark
 
-# A third of it passes before the next renewal, and a busy machine starts Python in seconds.
+# Long enough that Python starts on a busy machine before a third of the lease has passed.
 LEASE = 12
 
 

@@ -1,4 +1,4 @@
-"""The bridge sees the tasks of streaming writes too."""
+"""The bridge also records the tasks of streaming writes."""
 
 from __future__ import annotations
 

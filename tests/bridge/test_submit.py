@@ -1,4 +1,4 @@
-"""spark-submit with conf alone, no code change: attempts are recorded, stale data is cleaned up."""
+"""spark-submit with conf alone: attempts are recorded and stale data is deleted, without code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Spark's bucketed tables save, exchanges save too, and go on saving after appends."""
+"""Exchanges need no more shuffles and sorts than Spark's bucketed tables, even after appends."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ APPENDS = 3
 def tables(
     spark: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, tuple[Any, Any]]]:
-    """Two tables each, bucketed and sorted, as Spark has them and as exchanges.
+    """Write pairs of tables, as Spark's bucketed and sorted tables and as exchanges.
 
-    `once` were written once, by one task, so that a bucket is one file; `often` were appended to.
+    Tables `once` are written once by one task, so that a bucket is one file. Tables `often` are
+    written by several appends.
     """
     spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
     folder = tmp_path_factory.mktemp("parity")
@@ -81,7 +82,7 @@ def test_never_more_shuffles_and_sorts(
 
 
 def test_appends_cost_bucketed_tables_their_order(tables: dict[str, tuple[Any, Any]]) -> None:
-    """The comparison above is of something: here they sort, and exchanges do not."""
+    """After appends, bucketed tables sort and exchanges do not: the comparison above can fail."""
     join = QUERIES["inner join"]
     assert Answer(join(*tables["often bucketed"])).count("Sort") == 2
     assert Answer(join(*tables["often exchange"])).count("Sort") == 0

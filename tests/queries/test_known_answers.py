@@ -1,4 +1,4 @@
-"""What manifests know is not read again: counts, bounds, sizes; and what a join rules out."""
+"""Counts, bounds and sizes come from manifests without reading parts, and joins prune scans."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def frame(spark: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def root(frame: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Two steps, with all statistics, and one before that was replaced."""
+    """Write two steps with all statistics, after a step that they replace."""
     root = str(tmp_path_factory.mktemp("known") / "root")
     write(frame.limit(5), root, keys="k", partitions=16, statistics="all")
     write(frame.where("v < 100"), root, mode="overwrite", statistics="all")
@@ -57,7 +57,7 @@ def root(frame: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def no_parts(root: str) -> Iterator[None]:
-    """The exchange without a single part."""
+    """Hide all parts of the exchange while the test runs."""
     hidden = Path(root, "shuffle").rename(Path(root).parent / "hidden")
     yield
     hidden.rename(Path(root, "shuffle"))
@@ -91,7 +91,7 @@ def test_filters_and_groups_are_read(spark: Any, frame: Any, root: str) -> None:
 
 
 def test_bounds_need_statistics_of_all_steps(spark: Any, tmp_path: Path) -> None:
-    """A step without them, and none at all."""
+    """One step without statistics is enough for Spark to read the rows."""
     root = str(tmp_path / "root")
     frame = spark.range(100).selectExpr("id AS k", "id AS v")
     write(frame, root, keys="k", partitions=4)
@@ -118,7 +118,7 @@ def test_weights_are_summed_before_rows_are_counted(spark: Any, tmp_path: Path) 
 
 
 def test_small_exchanges_are_broadcast(spark: Any, frame: Any, root: str) -> None:
-    """Their size is known, and grows with the columns that are read."""
+    """The planner knows an exchange's size, which grows with the columns that are read."""
     exchange = read(spark, root)
 
     def size(table: Any) -> int:
@@ -134,7 +134,7 @@ def test_small_exchanges_are_broadcast(spark: Any, frame: Any, root: str) -> Non
 
 @pytest.mark.parametrize("adaptive", ["true", "false"])
 def test_a_join_prunes_partitions_while_it_runs(spark: Any, tmp_path: Path, adaptive: str) -> None:
-    """By keys that only the other side's filter finds, in the plain form and by partitions."""
+    """The keys come from the filter of the other side, in plain and in partitioned scans."""
     root = str(tmp_path / "root")
     big = spark.range(0, 3000, 1, 2).selectExpr("id % 300 AS k", "id AS v")
     write(big, root, keys="k", partitions=32)
@@ -192,7 +192,7 @@ def test_metrics_of_a_scan(spark: Any, frame: Any, root: str) -> None:
 def test_the_metrics_shown_are_the_documented_ones_and_hold_task_ids_for_no_count(
     spark: Any, root: str
 ) -> None:
-    """Every attempt of these writes is registered, so a count of others would have to be 0."""
+    """All attempts of these writes are registered, so the metric of stale attempts must be 0."""
     assert {state.state for state in Exchange(root).attempts()} == {"registered"}
     query = read(spark, root).select("v")
     query.collect()
@@ -208,7 +208,7 @@ def test_the_metrics_shown_are_the_documented_ones_and_hold_task_ids_for_no_coun
 def test_a_query_of_few_columns_reads_few_bytes(
     spark: Any, tmp_path: Path, options: dict[str, str]
 ) -> None:
-    """Those of its filters count too, whichever way the rows are read."""
+    """A query reads only its columns and those of its filters, in plain and partitioned scans."""
     root, names = str(tmp_path / "wide"), [f"c{number}" for number in range(19)]
     frame = spark.range(0, 40_000, 1, 2).selectExpr(
         "id AS k", *(f"id + {number} AS {name}" for number, name in enumerate(names))
@@ -232,7 +232,7 @@ def test_a_query_of_few_columns_reads_few_bytes(
 def test_a_name_that_looks_like_an_expression_answers_for_itself_alone(
     spark: Any, tmp_path: Path
 ) -> None:
-    """Nested fields, literals and expressions beside columns whose names are their text."""
+    """A column may be named like a nested field, a literal or an expression of another column."""
     texts = ["st.a", "1", "k + 1", "ABS(k)", "CAST(k AS INT)", "COALESCE(k, 1L)"]
     names = [*texts, "abs(k)", "count(1)"]
     wide = spark.range(4).selectExpr(

@@ -1,4 +1,4 @@
-"""An exchange written with `sortBy` is read in that order where a plan can use it."""
+"""An exchange written with `sortBy` is read in this order if a plan can use it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def frame(spark: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def tables(spark: Any, frame: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """`a` in three steps of three tasks, `b` coarser, `c` with one step that is not sorted."""
+    """Write `a` in three steps, `b` with half the partitions, and `c` with one unsorted step."""
     roots = {name: str(tmp_path_factory.mktemp(name) / "root") for name in "abc"}
     for step in range(3):
         part = frame.where(f"s = {step}")
@@ -63,7 +63,7 @@ def test_joins_without_a_sort(tables: dict[str, Any], frame: Any, how: str, aqe:
 
 
 def test_a_coarser_and_a_finer_side(tables: dict[str, Any], frame: Any, aqe: None) -> None:
-    """Partitions i and i + 4 of the finer side are merged into one."""
+    """The scan merges partitions i and i + 4 of the finer side."""
     answer = Answer(joined(tables["a"], tables["b"]).groupBy("k").count())
     assert answer.rows == rows(joined(frame, frame).groupBy("k").count())
     assert (answer.shuffles, answer.count("Sort"), answer.scans) == (0, 0, [4, 4]), answer.plan
@@ -83,7 +83,7 @@ def test_windows_and_aggregates_without_a_sort(
 def test_only_the_side_that_is_not_sorted_is_sorted(
     tables: dict[str, Any], frame: Any, aqe: None
 ) -> None:
-    """A scan sorts the columns itself; rows that were shuffled are sorted by Spark."""
+    """A scan sorts its own unsorted side; Spark sorts rows that it has shuffled."""
     answer = Answer(joined(tables["a"], tables["c"]))
     assert answer.rows == rows(joined(frame, frame))
     assert (answer.shuffles, answer.count("Sort"), answer.sorting) == (0, 0, 1), answer.plan
@@ -125,7 +125,7 @@ def test_spark_sorts_in_orders_that_scans_do_not_know(tables: dict[str, Any], fr
 
 
 def test_rows_come_in_the_order_that_is_promised(tables: dict[str, Any], aqe: None) -> None:
-    """The sort that was asked for is left out, and its order is there."""
+    """The plan omits the requested sort, and the rows still have the requested order."""
     found = tables["a"].repartition(8, "k").sortWithinPartitions("k", "v").select("k", "v")
     assert "FfqScan" in found._jdf.queryExecution().executedPlan().toString()
     for partition in found.rdd.glom().collect():
@@ -139,7 +139,7 @@ def test_order_is_not_kept_where_nothing_needs_it(tables: dict[str, Any]) -> Non
 
 
 def test_replaced_and_older_snapshots(spark: Any, frame: Any, root: str) -> None:
-    """The order is that of the steps that are read, whatever came before or after."""
+    """The order depends only on the steps of the snapshot, not on earlier or later steps."""
     write(frame, root, keys="k", partitions=4)
     write(frame, root, mode="overwrite", sortBy="k")
     sorted_now, before = read(spark, root), read(spark, root, asOfStep=1)
@@ -151,7 +151,7 @@ def test_replaced_and_older_snapshots(spark: Any, frame: Any, root: str) -> None
 
 
 def python_workers(spark: Any) -> set[int]:
-    """The processes that a session's Python tasks run in."""
+    """Return the pids of the Python workers of a session."""
     java = spark._jvm.java.lang.ProcessHandle.current().pid()
     return {worker for daemon in children(java) for worker in children(daemon)}
 
@@ -162,9 +162,10 @@ def children(process: int) -> set[int]:
 
 
 def test_tasks_that_end_early_keep_their_python_workers(spark: Any, tables: dict[str, Any]) -> None:
-    """A merge join ends with its first side; what is left of the other is heard out.
+    """When a merge join ends early, the plugin reads the rest of the other side from its worker.
 
-    For a moment only, which may pass on a busy machine: that it is so in some run is enough.
+    It does so only for a short time, which may be too short on a busy machine. One run in which
+    all workers survive is enough.
     """
     query = joined(tables["a"].where("v < 100"), tables["a"]).groupBy("k").count()
     query.collect()
@@ -177,7 +178,7 @@ def test_tasks_that_end_early_keep_their_python_workers(spark: Any, tables: dict
 
 
 def test_columns_may_be_spelled_in_another_case(spark: Any, tmp_path: Path) -> None:
-    """Where the scan sorts, and where a join prunes by the keys of its other side."""
+    """Names in another case work in scans that sort and in joins that prune."""
     root = str(tmp_path / "root")
     frame = spark.range(0, 300, 1, 2).selectExpr("id % 50 AS key", "id AS value")
     write(frame, root, keys="key", partitions=8)

@@ -1,4 +1,4 @@
-"""Queries by the keys of an exchange plan no shuffle, and give what they give over any table."""
+"""Queries by the keys of an exchange plan no shuffle, and return the rows of an ordinary table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Query = Callable[[dict[str, Any]], Any]
 
 @pytest.fixture(scope="module")
 def frames(spark: Any) -> dict[str, Any]:
-    """Rows with null keys, repeated keys, and keys that only one side has."""
+    """Make rows with null keys, repeated keys, and keys that only one side has."""
     spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
     left = spark.range(0, 400, 1, 3).selectExpr(
         "IF(id % 13 = 0, NULL, id % 90) AS k", "CAST(id % 7 AS STRING) AS g", "id AS v"
@@ -34,11 +34,11 @@ def frames(spark: Any) -> dict[str, Any]:
 def exchanges(
     spark: Any, frames: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Any]:
-    """`a`, `b` and `d` in 8 partitions by k, `c` in 4, `e` in 6; `m`, `n`, `o` by two keys."""
+    """Write `a`, `b`, `d` in 8 partitions by k, `c` in 4, `e` in 6; `m`, `n`, `o` by two keys."""
     roots = {name: str(tmp_path_factory.mktemp(name) / "root") for name in "abcdemno"}
     for name, partitions in {"a": 8, "b": 8, "c": 4, "d": 8, "e": 6}.items():
         write(frames[name], roots[name], keys="k", partitions=partitions)
-    # Two steps, of which the first is replaced, and one that is appended.
+    # Three steps: the second replaces the first, and the third is appended.
     write(frames["a"].limit(50), roots["m"], keys="k,g", partitions=6)
     write(frames["a"].where("v % 2 = 0"), roots["m"], mode="overwrite")
     write(frames["a"].where("v % 2 = 1"), roots["m"])
@@ -54,7 +54,7 @@ def tables(frames: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def expected() -> Callable[[str, Callable[[], Any]], list[str]]:
-    """A query's rows over plain tables, found once for all plans."""
+    """Return a function that caches a query's rows over plain tables."""
     known: dict[str, list[str]] = {}
 
     def find(name: str, query: Callable[[], Any]) -> list[str]:
@@ -130,7 +130,7 @@ def exists(t: dict[str, Any]) -> Any:
     return t["a"].join(wanted, "k", "left_semi").groupBy("g").count()
 
 
-# How many shuffles a query needs, and which scans are read by partitions.
+# For each query, the number of shuffles and the partitions of each scan.
 SOME: dict[str, tuple[Query, int, list[int]]] = {
     "another table": (lambda t: t["a"].join(t["table"], "k"), 1, [8]),
     "another table, outer": (lambda t: t["table"].join(t["a"], "k", "full"), 1, [8]),
@@ -141,7 +141,7 @@ SOME: dict[str, tuple[Query, int, list[int]]] = {
     "another type": (lambda t: t["a"].join(t["d"].drop("g"), "k"), 1, [8, 0]),
     "an expression": (lambda t: t["a"].groupBy(f.col("k") + 1).count(), 1, [0]),
     "sizes without a factor": (joined("a", "e"), 1, [8, 0]),
-    # Whether `a` is read as `c` is decided before it is known how Spark joins `a` with `e`.
+    # Whether to read `a` in the partitions of `c` is decided before Spark plans its join with `e`.
     "sizes without a factor below another join": (
         lambda t: joined("a", "e")(t).join(t["c"].selectExpr("k", "w AS u"), "k"),
         2,
@@ -254,7 +254,7 @@ def test_subqueries(
 def test_cached_and_reused(
     spark: Any, exchanges: dict[str, Any], frames: dict[str, Any], aqe: None
 ) -> None:
-    """A cached scan, a cached result, and a shuffle of one scan that two sides want."""
+    """Cached scans and cached results stay correct, and two sides of a join share one shuffle."""
     expected = rows(frames["a"].groupBy("k").count())
     cached = exchanges["a"].where("v >= 0").cache()
     grouped = exchanges["a"].groupBy("k").count().cache()
@@ -281,7 +281,7 @@ def test_cached_and_reused(
 def test_partitions_without_rows_and_without_parts(
     spark: Any, frames: dict[str, Any], root: str, aqe: None
 ) -> None:
-    """Two keys in 16 partitions, one of them left out by a filter."""
+    """Two keys leave most of the 16 partitions empty, and filters empty more of them."""
     few = frames["a"].where("k IN (1, 2)")
     write(few, root, keys="k", partitions=16)
     exchange = read(spark, root)
@@ -311,7 +311,7 @@ KEYS = {
 
 @pytest.mark.parametrize("kind", KEYS)
 def test_keys_of_every_type(kind: str, spark: Any, root: str) -> None:
-    """What Spark groups by another form of, as it does floats, is left to a shuffle."""
+    """Spark groups some types, such as floats, by another form of the key; these need a shuffle."""
     frame = spark.range(0, 200, 1, 2).selectExpr(f"{KEYS[kind]} AS k", "id AS v")
     write(frame, root, keys="k", partitions=4)
     exchange = read(spark, root)
@@ -348,7 +348,7 @@ def test_streams_joined_with_an_exchange(
 
 
 def misplacing_source(swap: bool) -> type:
-    """The source, with two read tasks in each other's place; a local class travels to workers."""
+    """Return a source that swaps two read tasks; a local class, so that workers can unpickle it."""
     from ffq_spark.spark.reader import ExchangeReader
     from ffq_spark.spark.source import FfqShuffleSource
 

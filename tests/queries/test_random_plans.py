@@ -1,4 +1,4 @@
-"""Random plans of joins, aggregates, windows and unions give over exchanges what Parquet gives."""
+"""Random plans of joins, aggregates, windows and unions, compared with the same over Parquet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spark_rows import read, rows, write
 
 pytestmark = pytest.mark.spark
 
-# Keys, partitions and order of each table; all have the columns k, g and v.
+# The write options of each table; all tables have the columns k, g and v.
 TABLES: dict[str, dict[str, Any]] = {
     "a": {"keys": "k", "partitions": 8},
     "b": {"keys": "k", "partitions": 8, "sortBy": "k"},
@@ -34,7 +34,7 @@ Plan = Callable[[dict[str, Any]], Any]
 def tables(
     spark: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Each table as an exchange of two steps, one of them after a replaced one, and as Parquet."""
+    """Write each table as an exchange of two steps and as Parquet; `a` also has a replaced step."""
     folder = tmp_path_factory.mktemp("random")
     exchanges, parquet = {}, {}
     for number, (name, options) in enumerate(TABLES.items()):
@@ -105,7 +105,7 @@ def repartitioned(child: Plan, count: int, by: tuple[str, ...]) -> Plan:
 
 
 def renamed(child: Plan) -> Plan:
-    """The keys of other types, names and places."""
+    """Change the order of the columns, the type of the key and the values of v."""
     return lambda t: child(t).selectExpr("v + 1 AS v", "CAST(k AS INT) AS k", "g")
 
 

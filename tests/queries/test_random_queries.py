@@ -1,4 +1,4 @@
-"""Random filters, aggregates and joins over random tables give what they give over Parquet."""
+"""Random filters, aggregates and joins over random tables return the same as over Parquet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.spark
 
 FILTERS, AGGREGATES, JOINS = 14, 9, 2
 CASES_OF_A_TABLE = FILTERS + AGGREGATES + JOINS
-# 200 cases; all but the first two found faults once.
+# 200 cases; every seed but the first two once found a bug.
 SEEDS = (0, 1, 2, 7, 8, 13, 28, 33)
 ZONES = ["UTC", "America/New_York", "Europe/Berlin", "Asia/Kolkata", "Pacific/Apia"]
 
@@ -52,7 +52,7 @@ def check(spark: Any, folder: Path, seed: int) -> None:
 
 
 def make_views(spark: Any, folder: Path, table: RandomTable) -> None:
-    """The same rows as `parquet` and as `exchange`, of one step or two."""
+    """Write the same rows as the views `parquet` and `exchange`, the latter in one or two steps."""
     rows, path, root = spark.sql(table.rows()), str(folder / "parquet"), str(folder / "exchange")
     rows.write.parquet(path)
     parquet = spark.read.parquet(path)
@@ -70,7 +70,7 @@ def make_views(spark: Any, folder: Path, table: RandomTable) -> None:
 
 
 def check_rows(spark: Any) -> None:
-    """Whole rows, bit by bit."""
+    """Compare all rows bit by bit."""
     found, expected = (
         spark.table(name).orderBy("id").toArrow() for name in ("exchange", "parquet")
     )
@@ -78,7 +78,7 @@ def check_rows(spark: Any) -> None:
 
 
 def bits(column: pa.ChunkedArray) -> pa.Array:
-    """The column, with floats as integers: NaN is itself, and -0.0 is not 0.0."""
+    """Convert floats to their bits, so that NaN equals NaN and -0.0 differs from 0.0."""
     values = column.combine_chunks()
     if pa.types.is_floating(values.type):
         return values.view(pa.int64() if values.type.bit_width == 64 else pa.int32())
@@ -86,7 +86,7 @@ def bits(column: pa.ChunkedArray) -> pa.Array:
 
 
 def check_filters(spark: Any, table: RandomTable) -> None:
-    """Each filter is a scan of its own; Parquet's rows say by a column whether they meet it."""
+    """Compare a scan for each filter with Parquet's rows, which evaluate the filters as columns."""
     filters = table.filters(FILTERS)
     columns = ", ".join(f"({f}) AS f{i}" for i, f in enumerate(filters))
     met = spark.sql(f"SELECT id, {columns} FROM parquet").collect()
@@ -113,7 +113,7 @@ def check_aggregates(spark: Any, table: RandomTable) -> None:
 
 
 def check_join(spark: Any, table: RandomTable) -> None:
-    """With a side that is broadcast and filtered, whose keys prune while the join runs."""
+    """Join with a filtered side that is broadcast, whose keys prune the scan at run time."""
     key, some = table.keys[0].sql, table.random.randint(0, 6)
     found, expected = (
         Counter(

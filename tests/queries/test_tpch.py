@@ -1,4 +1,4 @@
-"""All 22 queries of TPC-H over exchanges give DuckDB's answers on the same data."""
+"""All 22 queries of TPC-H return the same over exchanges as in DuckDB."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.spark
 
 @dataclass(frozen=True)
 class Data:
-    """Generated tables, DuckDB's answers over them, and their exchanges."""
+    """Generated tables as exchanges, and DuckDB's answers to the queries."""
 
     scale: float
     answers: dict[int, list[tuple[Any, ...]]]
@@ -58,7 +58,7 @@ def large(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Data:
 
 
 def same(ours: Any, theirs: Any) -> bool:
-    """Exact, but for averages and divisions, which are floats in DuckDB alone."""
+    """Compare values exactly, except averages and divisions, which are floats only in DuckDB."""
     if isinstance(theirs, float):
         return math.isclose(ours, theirs, rel_tol=1e-9, abs_tol=1e-6)
     if isinstance(ours, datetime.datetime):
@@ -75,11 +75,11 @@ def assert_same(found: list[Any], expected: list[Any], name: str) -> None:
 
 
 def run(spark: Any, data: Data, number: int, planner: str, aqe: str) -> int:
-    """Compare one query's rows with DuckDB's, in their order; how many shuffles it had."""
+    """Compare one query's rows and their order with DuckDB's; return the number of shuffles."""
     settings = {
         "spark_ffq_planner_enabled": planner,
         "spark_sql_adaptive_enabled": aqe,
-        # Most tables of these scales would be broadcast, and nothing be left to shuffle.
+        # By default most tables of this size would be broadcast, without any shuffle.
         "spark_sql_autoBroadcastJoinThreshold": "64KB",
     }
     for table, exchange in data.exchanges.items():
@@ -94,7 +94,7 @@ def run(spark: Any, data: Data, number: int, planner: str, aqe: str) -> int:
 
 
 def test_answers_are_not_empty(small: Data) -> None:
-    """So small a scale leaves few queries without a row; the comparison is not of nothing."""
+    """At least 18 queries return rows at the small scale, so the comparison is meaningful."""
     assert sum(bool(rows) for rows in small.answers.values()) >= 18
 
 
@@ -108,7 +108,7 @@ def test_answers_at_a_small_scale(spark: Any, small: Data, number: int) -> None:
 def test_answers_at_scale_a_tenth(
     spark: Any, large: Data, number: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Extension and adaptive execution on and off: the same rows, and never more shuffles."""
+    """The rows are the same with extension and AQE on or off; the extension adds no shuffle."""
     shuffles = {
         (planner, aqe): run(spark, large, number, planner, aqe)
         for planner in ("true", "false")

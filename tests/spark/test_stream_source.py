@@ -108,7 +108,7 @@ def test_portions(spark: Any, upstream: str, tmp_path: Path) -> None:
 
 
 def test_a_replaced_snapshot(spark: Any, upstream: str, tmp_path: Path) -> None:
-    """A running stream obeys onReplace after an overwrite; a new one begins with the new snapshot."""
+    """After an overwrite a stream obeys onReplace; a new one begins with the new snapshot."""
     kinds = ("fail", "follow", "skip")
     streams = {
         kind: Stream(spark, upstream, tmp_path / kind, onReplace=kind, maxStepsPerTrigger=2)
