@@ -1,4 +1,4 @@
-"""Every storage call of a write fails, one after the other: the error tells what readers see."""
+"""Each storage call of a write fails in turn; the error must agree with the rows readers see."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Work = Callable[[Place, Store], Any]
 
 @dataclass(frozen=True)
 class Scene:
-    """A write, what readers see without it and with it, and how it is made ready."""
+    """A write, its preparation, and the rows that readers see without and with the write."""
 
     work: Work
     without: Rows | None
@@ -58,7 +58,7 @@ def two_steps(place: Place) -> None:
 
 
 def upload(place: Place) -> None:
-    """A query whose map output lies on storage; the test asks storage for its number."""
+    """Begin a shared write and put its map output; `commit_upload` finds the query on storage."""
     write(place, BEFORE)
     rows = batch_of(NEW)
     given = {"keys": "k", "partitions": "3"}
@@ -87,7 +87,7 @@ SCENES = {
         commit_upload, rows_of([BEFORE]), BOTH, prepare=upload, again=plain(), shared=True
     ),
 }
-# Refused or lost; once or for good.
+# Faults refuse the call or lose its answer, once or for good.
 MODES = list(itertools.product((False, True), repeat=2))
 WAYS = ["refused once", "refused for good", "lost once", "lost, then down"]
 
@@ -98,7 +98,7 @@ def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(scene: Scene, place: Place, fault: Fault) -> Claim | None:
-    """What a write with a fault claims of its rows; None for success."""
+    """Run a write with a fault; return what its error says about the rows, None for success."""
     scene.prepare(place)
     try:
         scene.work(place, failing(place, fault))
@@ -108,7 +108,7 @@ def run(scene: Scene, place: Place, fault: Fault) -> Claim | None:
 
 
 def check(scene: Scene, place: Place, fault: Fault, claim: Claim | None) -> None:
-    """Compare a claim with what readers see: now, after a cleanup, and after a second run."""
+    """Compare a claim with the rows that readers see now, after gc, and after a second run."""
     about = f"{fault} ({fault.subject}): {claim}"
     seen = visible(place)
     if claim is Claim.UNKNOWN:
@@ -118,7 +118,7 @@ def check(scene: Scene, place: Place, fault: Fault, claim: Claim | None) -> None
         return
     expected = scene.without if claim is Claim.NEVER else scene.with_it
     assert seen == expected, about
-    # Neither a later reader nor a collector that comes after the lease makes more of it.
+    # A later reader, or gc after the end of the lease, must not change the result.
     collect_garbage(store_at(place), ttl_ms=0, now=now_ms() + 48 * 3600 * 1000)
     Ledger(store_at(place)).roll_forward()
     assert visible(place) == expected, f"after a cleanup: {about}"
@@ -130,7 +130,7 @@ def check(scene: Scene, place: Place, fault: Fault, claim: Claim | None) -> None
 def campaign(
     scene: Scene, places: Iterator[Place], mode: tuple[bool, bool], step: int = 1
 ) -> list[Claim | None]:
-    """Fail each call, or each `step`-th from a first one that depends on the way to fail."""
+    """Fail each call, or every `step`-th call from a first one that depends on the mode."""
     claims = []
     for call in itertools.count(1 + MODES.index(mode) % step, step):
         place, fault = next(places), Fault(call, *mode)
@@ -151,7 +151,7 @@ def test_the_error_tells_what_readers_see(
     places = (Place(str(tmp_path / str(number))) for number in itertools.count())
     claims = campaign(scene, places, mode)
     assert Claim.NEVER in claims
-    # Storage that fails once behind the outcome delays a commit and does not fail it.
+    # One failure after the outcome delays a commit but does not fail it.
     assert None in claims
     _, for_good = mode
     assert (Claim.PENDING in claims) == for_good
@@ -170,7 +170,7 @@ def test_the_error_tells_what_readers_of_s3_see(
 
 
 def test_a_commit_succeeds_where_storage_refuses_to_delete_its_marker(place: Place) -> None:
-    """A writer may lack the right to delete: its step is in the log all the same."""
+    """A writer without the right to delete can still commit steps."""
     fault = Fault(1, for_good=True, only="delete _ffq/pending")
     store = failing(place, fault)
     for number in (1, 2, 3):

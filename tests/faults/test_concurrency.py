@@ -1,4 +1,4 @@
-"""Many processes write, overwrite, publish and read at once: one log, in one order."""
+"""Many concurrent processes write, overwrite, publish and read; the log has one serial order."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from ffq_spark.options import WriteOptions
 
 PROCESSES = 8
 
-# Step and tag to the number of its rows: what one read saw.
+# The result of one read: the number of rows for each step and tag.
 Seen = Counter[tuple[int, int]]
 
 
 @pytest.fixture(params=["local", "s3"])
 def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """A root that several processes reach."""
+    """Return a root on storage that several processes can reach."""
     if request.param == "local":
         return Place(str(tmp_path / "exchange"))
     server = request.getfixturevalue("s3")
@@ -62,7 +62,7 @@ def writer(place: Place, tag: int, mode: str) -> Callable[[Work], int]:
 
 
 def watch(place: Place, stop: Path) -> Callable[[], list[Seen]]:
-    """Read over and over until told to stop; every different thing that was seen, in order."""
+    """Return work that reads until `stop` exists, and returns the distinct results in order."""
 
     def work() -> list[Seen]:
         found: list[Seen] = []
@@ -83,7 +83,7 @@ def watch(place: Place, stop: Path) -> Callable[[], list[Seen]]:
 
 
 def check_prefixes(found: Sequence[Seen], log: Sequence[Write]) -> None:
-    """Every read saw whole steps: just those of the log up to one of its steps, never fewer."""
+    """Check that each read saw a whole prefix of the log, and no prefix shrank."""
     newest = 0
     for seen in found:
         assert all(step for step, _ in seen), "rows that are in no step"
@@ -97,7 +97,7 @@ def check_prefixes(found: Sequence[Seen], log: Sequence[Write]) -> None:
 
 
 def watched(place: Place, tmp_path: Path, work: Callable[[], None]) -> None:
-    """Do the work while a reader watches, and check what it saw against the log."""
+    """Do the work while a reader watches, and compare the reader's results with the log."""
     stop = tmp_path / "stop"
     reader = start(watch(place, stop))
     try:
@@ -117,7 +117,7 @@ def test_appends_at_once_all_become_steps_without_a_gap(
             steps = at_once([writer(shared, tag, "append") for tag in tags])
             assert sorted(steps) == [number * PROCESSES + i + 1 for i in range(PROCESSES)]
             log = read_log(shared)
-            # Each writer was told the step that holds its rows.
+            # Each writer returned the step that holds its rows.
             assert [log[step - 1].tag for step in steps] == tags
             assert visible(shared) == rows_of(range((number + 1) * PROCESSES))
 
@@ -149,7 +149,7 @@ def test_overwrites_and_appends_at_once_are_one_serial_order(
 
 
 def crash_after_outcome(place: Place, tag: int) -> None:
-    """A writer that dies when its commit is decided and not yet visible."""
+    """Run a writer that dies after its outcome is created and before its step is."""
 
     def work() -> None:
         point = CrashPoint(".outcome.json", "after")
@@ -176,7 +176,7 @@ def test_processes_that_publish_one_crashed_commit_at_once_make_one_step(
 
 
 def test_crashed_commits_and_new_appends_at_once_all_become_steps(tmp_path: Path) -> None:
-    """Each writer meets commits to publish, and others that publish the same ones."""
+    """Writers publish crashed commits concurrently with others that publish the same ones."""
     place = Place(str(tmp_path / "exchange"))
     tags: list[int] = []
 
@@ -195,7 +195,7 @@ def test_crashed_commits_and_new_appends_at_once_all_become_steps(tmp_path: Path
 
 
 def first_write(place: Place, partitions: int) -> Callable[[Work], int | None]:
-    """A write that wants an exchange of so many partitions; None if there is another already."""
+    """Return a first write with this number of partitions; it returns None if another won."""
 
     def work(meet: Work) -> int | None:
         options = WriteOptions(keys=("k",), partitions=partitions)

@@ -1,4 +1,4 @@
-"""A driver killed between the sinks of one batch: a cut shows them all at the same batch."""
+"""After a driver is killed between the sinks of a batch, a cut shows all sinks at one batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A writer killed at every change it makes to storage: all of its step is seen, or nothing."""
+"""A writer is killed at every change of storage; readers see its whole step or nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ffq_spark.options import ReadOptions
 KILLED = 100
 NEXT = 200
 
-# What was written before, and how the killed write writes.
+# The earlier writes, and the mode of the killed write.
 CASES = {
     "first write": ([], "append"),
     "append": ([Write(1, "append"), Write(2, "append")], "append"),
@@ -40,7 +40,7 @@ CASES = {
 
 
 def killed_write(place: Place, mode: str, point: CrashPoint) -> bool:
-    """Write in another process that dies at the point; False if it met no such point."""
+    """Write in another process that dies at the point; return False if it never got there."""
 
     def work() -> int:
         store = CrashingStore(place.root, place.storage_options, point)
@@ -50,7 +50,7 @@ def killed_write(place: Place, mode: str, point: CrashPoint) -> bool:
 
 
 def check_all_or_nothing(place: Place, before: Sequence[Write], mode: str) -> bool:
-    """Readers and the next writer find the killed write whole, or nothing of it; which."""
+    """Check that readers see the whole killed write or nothing; return whether they see it."""
     store = store_at(place)
     committed = len(committed_queries(store)) > len(before)
     log = [*before, Write(KILLED, mode)] if committed else list(before)
@@ -74,7 +74,7 @@ def sweep(
     moment: Moment,
     stride: int = 1,
 ) -> list[bool]:
-    """Kill a write at its 1st, 2nd, … change, until one is not reached."""
+    """Kill a write at its 1st, 2nd, … change, until the write ends before the change."""
     before, mode = case
     outcomes = []
     change = 1
@@ -90,7 +90,7 @@ def sweep(
 
 
 def check_sweep(outcomes: list[bool]) -> None:
-    """There is one point up to which nothing counts, and from which everything does."""
+    """Check that a write is invisible before one point, and visible from there on."""
     assert outcomes == sorted(outcomes)
     assert set(outcomes) == {False, True}
 
@@ -102,7 +102,7 @@ def test_a_writer_killed_at_any_change_leaves_a_whole_step_or_nothing(
 ) -> None:
     outcomes = sweep(lambda: Place(new_root()), case, moment)
     check_sweep(outcomes)
-    # Query, parts, two indexes, manifest, exchange, marker, outcome, step and the marker's end.
+    # Query, parts, two indexes, manifest, exchange, marker, outcome, step, deletion of the marker.
     assert len(outcomes) >= 10
 
 
@@ -120,7 +120,7 @@ def test_on_s3_too_a_killed_writer_leaves_a_whole_step_or_nothing(
 
 
 def test_a_reader_killed_while_it_publishes_leaves_that_to_the_next_one(tmp_path: Path) -> None:
-    """Rolling forward is itself killed at each of its changes, and then done by another reader."""
+    """A reader is killed at each change of its roll forward, and another reader completes it."""
     outcomes = []
     for change in (1, 2):
         for moment in ("before", "during", "after"):
@@ -132,13 +132,13 @@ def test_a_reader_killed_while_it_publishes_leaves_that_to_the_next_one(tmp_path
             assert visible(place) == rows_of([1, KILLED])
             assert not markers(store_at(place))
             assert read_log(place) == [Write(1, "append"), Write(KILLED, "append")]
-    # A step and a marker: there is nothing else that a reader changes.
+    # A reader makes two changes: it creates the step and deletes the marker.
     assert all(outcomes)
     assert not killed_reader(place, CrashPoint(1, "before"))
 
 
 def killed_reader(place: Place, point: CrashPoint) -> bool:
-    """Read in another process that dies at the point; False if it met no such point."""
+    """Read in another process that dies at the point; return False if it never got there."""
 
     def work() -> int:
         store = CrashingStore(place.root, place.storage_options, point)

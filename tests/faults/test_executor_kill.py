@@ -1,4 +1,4 @@
-"""A real executor killed in the middle of a write: the write succeeds, and every row is there."""
+"""A write succeeds with all rows although a real executor is killed during it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def rows_of(cluster: Any, poisoned: fs.Hook) -> Any:
 def test_an_executor_killed_with_parts_but_no_index_costs_and_adds_no_row(
     cluster: Any, root: str, tmp_path: Path
 ) -> None:
-    """It dies with its first file written, poisoned, and no index; another attempt takes over."""
+    """The executor dies after one poisoned file, without an index; another attempt takes over."""
     folder, app = str(tmp_path), cluster.sparkContext.applicationId
 
     def arrange(attempt: fs.Attempt) -> bool:

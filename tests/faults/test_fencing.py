@@ -1,4 +1,4 @@
-"""One outcome ends a query: whoever creates it first decides, and nobody can change it."""
+"""One outcome ends a query: the first process to create it decides, and it never changes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ BEFORE, NEW = 1, 2
 
 
 class Prepared:
-    """A query whose rows are written and which only waits for its end."""
+    """A query whose rows are written, ready for its commit or another end."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -112,7 +112,7 @@ OTHER = replace(OPTIONS, keys=("tag",), partitions=5)
 
 
 def first_write(place: Place, options: WriteOptions = OPTIONS) -> tuple[WriteJob, AttemptOutput]:
-    """A query on an empty root whose rows are written and which waits for its end."""
+    """Begin a query on an empty root and write its rows, ready for its end."""
     store = store_at(place)
     query = Ledger(store).begin("append", "initiator")
     job = WriteJob.of(prepare(store, options, batch_of(NEW).schema), query, options)
@@ -135,7 +135,7 @@ def test_a_first_write_that_was_fenced_decides_nothing_about_the_exchange(
 
 
 def test_of_two_first_writes_that_disagree_one_counts_and_the_other_knows(tmp_path: Path) -> None:
-    """Both are committed before either has claimed the exchange: the first claim decides."""
+    """Both queries are committed before either claims the exchange; the first claim decides."""
     place = Place(str(tmp_path / "exchange"))
     jobs = [first_write(place), first_write(place, OTHER)]
     first, second = (
@@ -186,7 +186,7 @@ def test_messages_that_are_not_one_attempt_for_each_map_task_commit_nothing(
 
 
 def test_commits_and_aborts_at_once_agree_on_one_outcome(new_root: Callable[[], str]) -> None:
-    """Processes race to end one query; every one of them, and every reader, tells the same end."""
+    """Processes race to end one query; all of them, and readers, report the same outcome."""
     ended: Counter[str] = Counter()
     for _ in range(20):
         prepared = Prepared(Place(new_root()))
@@ -216,7 +216,7 @@ def test_commits_and_aborts_at_once_agree_on_one_outcome(new_root: Callable[[], 
 
 
 def test_a_crashed_commit_is_found_while_other_markers_come_and_go(tmp_path: Path) -> None:
-    """A marker that disappears while a reader lists them hides none of the others."""
+    """A marker that disappears during a listing hides no other marker."""
     place = Place(str(tmp_path / "exchange"))
     assert run(lambda: crash_after_outcome(place)) is None
     (crashed,) = committed_queries(store_at(place))

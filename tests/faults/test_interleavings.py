@@ -1,4 +1,4 @@
-"""Every interleaving of two processes on one query, the first of which dies at any point."""
+"""All interleavings of two processes on one query; the first process dies at any point."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Work = Callable[[Store], Any]
 
 @dataclass(frozen=True)
 class Scene:
-    """A root with one step, and a query that two attempts have written."""
+    """A root with one step, and a query with the outputs of two attempts."""
 
     root: Path
     query: QueryRecord
@@ -83,7 +83,7 @@ def scene() -> Iterator[Scene]:
 
 
 def moves(root: Path, work: Work, until: Sequence[str]) -> int:
-    """How often a process must be advanced until it is done."""
+    """Count the advances that a process needs until it is done."""
     process = Process(str(root), work)
     count = 0
     while not process.done:
@@ -93,14 +93,14 @@ def moves(root: Path, work: Work, until: Sequence[str]) -> int:
 
 
 def schedules(dying: int, whole: int) -> Iterator[tuple[bool, ...]]:
-    """Every order of the moves of one process up to its death, and of another to its end."""
+    """Yield all orders of one process's moves until its death and another's moves to its end."""
     for done in range(dying + 1):
         for places in itertools.combinations(range(done + whole), done):
             yield tuple(place in places for place in range(done + whole))
 
 
 def check(scene: Scene, root: Path) -> bool:
-    """Whether the query counts: then once, whole, from its registered attempt alone."""
+    """Check that the query is visible once and whole, or not at all; return whether it is."""
     outcomes = truth.outcomes(str(root))
     table = Exchange(str(root)).read().read_all()
     log, committed = truth.log(str(root)), truth.committed(str(root))
@@ -116,7 +116,7 @@ def check(scene: Scene, root: Path) -> bool:
 
 @dataclass(frozen=True)
 class Pair:
-    """A process that dies and one that does not, and where they may stand still."""
+    """A process that dies, one that does not, and the operations at which the latter may stop."""
 
     dying: Callable[[Scene], Work]
     whole: Callable[[Scene], Work]
@@ -124,7 +124,7 @@ class Pair:
 
 
 PAIRS = {
-    # Each read of one that publishes may be followed by any change of the commit.
+    # Any change of the commit may follow each read of the process that publishes.
     "a commit that dies, a reader": Pair(lambda s: s.commit(0), lambda s: s.roll_forward, ()),
     "a reader that dies, a commit": Pair(lambda s: s.roll_forward, lambda s: s.commit(0)),
     "a commit that dies, an abort": Pair(lambda s: s.commit(0), lambda s: s.abort),
@@ -132,7 +132,7 @@ PAIRS = {
     "a commit that dies, its twin's": Pair(lambda s: s.commit(0), lambda s: s.commit(1)),
     "a commit that dies, the same again": Pair(lambda s: s.commit(0), lambda s: s.commit(0)),
 }
-# A reader that finds a committed query lists, reads twice, creates a step and deletes a marker.
+# A reader that rolls a commit forward lists, reads twice, creates a step and deletes a marker.
 READER = 6
 
 
@@ -159,7 +159,7 @@ def test_whatever_the_order_a_query_counts_once_or_not_at_all(scene: Scene, pair
 def test_a_reader_that_started_before_the_first_write_sees_a_whole_step_or_nothing(
     tmp_path: Path,
 ) -> None:
-    """The reader finds no record, and then files that the writer has put there meanwhile."""
+    """The reader finds no record at first, and then files that the writer has just created."""
 
     def first_write(store: Store) -> int:
         return write(Place(store.root), GOOD, store=store).step

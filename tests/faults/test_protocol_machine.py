@@ -1,4 +1,4 @@
-"""The commit protocol under any interleaving and any crash, against a simple judge."""
+"""The commit protocol under random interleavings and crashes, compared with a simple model."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ Thing = TypeVar("Thing")
 
 SCHEMA = pa.schema([("k", pa.int64()), ("query", pa.int64()), ("attempt", pa.int64())])
 OPTIONS = WriteOptions(keys=("k",), partitions=2)
-# A first write that disagrees with the others about the exchange.
+# Options of a first write that disagrees with the others about the exchange.
 OTHER = WriteOptions(keys=("query",), partitions=3)
 MAP_TASKS = 2
 
-# Where a process may be left: before any operation, before a change, and before those that decide.
+# Where a process may stop: before any operation, any change, or a change that decides.
 STOPS = ["", "change", *DECIDING, "change _ffq/streams", "the end"]
 WHICH = st.integers(0, 5)
 MODES = st.sampled_from(["append", "replace"])
@@ -68,7 +68,7 @@ def pick(things: Sequence[Thing], which: int) -> Thing:
 
 
 def batch(query: int, map_task: int, attempt: int) -> pa.RecordBatch:
-    """Rows that name their attempt, so that those of a wrong one are seen."""
+    """Make rows that name their attempt, so that rows of a wrong attempt are detected."""
     keys = range(map_task * 10, map_task * 10 + 3)
     return pa.RecordBatch.from_pylist([{"k": k, "query": query, "attempt": attempt} for k in keys])
 
@@ -79,7 +79,7 @@ def expected(query: int, registered: dict[int, int]) -> Counter[tuple[Any, ...]]
 
 @dataclass
 class Query:
-    """A query as the test knows it."""
+    """The state of a query, as the test expects it."""
 
     record: QueryRecord
     outputs: dict[int, list[AttemptOutput]] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class Query:
 
 @dataclass
 class Running:
-    """A process, and what was true when it started."""
+    """A process, and the state of the exchange when it started."""
 
     kind: str
     process: Process
@@ -98,7 +98,7 @@ class Running:
 
 
 class ProtocolMachine(StreamRules, StewardRules, RuleBasedStateMachine):
-    """Writers, twins, aborts, streams, stewards, collectors, readers, faults, crashes: one root."""
+    """Writers, twins, aborts, streams, stewards, gc, readers, faults and crashes on one root."""
 
     transitions = 0
 
@@ -118,7 +118,7 @@ class ProtocolMachine(StreamRules, StewardRules, RuleBasedStateMachine):
         self.begin_stewards()
 
     def start(self, kind: str, work: Any, query: int = 0) -> Running:
-        # What was committed before a process started must not be missed by it.
+        # A process must see everything that was committed before it started.
         before = frozenset(self.promised()), len(truth.log(self.root))
         running = Running(kind, Process(self.root, work), query, *before)
         self.all.append(running)
@@ -130,7 +130,7 @@ class ProtocolMachine(StreamRules, StewardRules, RuleBasedStateMachine):
 
     @property
     def room(self) -> bool:
-        """Few processes at a time meet more often."""
+        """Whether another process may start; a few processes meet more often than many."""
         return len(self.live) < 3
 
     def new_query(self, mode: str, options: WriteOptions = OPTIONS) -> int:
@@ -139,7 +139,7 @@ class ProtocolMachine(StreamRules, StewardRules, RuleBasedStateMachine):
         return number
 
     def counted(self) -> set[int]:
-        """The committed queries that have, or will have, a step: those that fit the exchange."""
+        """Return the committed queries that match the exchange: they have, or will have, a step."""
         committed = set(truth.committed(self.root))
         exchange = truth.exchange(self.root)
         if exchange is None and len({self.keys[query] for query in committed}) == 1:
@@ -147,14 +147,14 @@ class ProtocolMachine(StreamRules, StewardRules, RuleBasedStateMachine):
         return {query for query in committed if self.keys[query] == exchange}
 
     def promised(self) -> set[Hashable]:
-        """What the log must hold, now or once somebody has rolled it forward."""
+        """Return what the log must hold, now or after a roll forward."""
         promises = truth.promises(self.root)
         return {promises[query] for query in self.counted()}
 
     @precondition(lambda self: len(self.queries) < 3)
     @rule(mode=MODES, twins=st.integers(0, MAP_TASKS))
     def begin(self, mode: str, twins: int) -> None:
-        """A query whose map tasks have all been written, some of them by two attempts."""
+        """Begin a query and write all of its map tasks, some of them by two attempts."""
         number = self.new_query(mode)
         self.add_query(Ledger(Store(self.root)).begin(mode, f"i-{number}", query=number), twins)
 
@@ -166,7 +166,7 @@ class ProtocolMachine(StreamRules, StewardRules, RuleBasedStateMachine):
     @precondition(lambda self: self.queries and self.attempts < 10)
     @rule(which=WHICH, map_task=st.integers(0, MAP_TASKS - 1))
     def write_attempt(self, which: int, map_task: int) -> None:
-        """One more attempt of a task, at any time: complete, and it may count or not."""
+        """Write one more complete attempt of a map task, which a commit may register."""
         query = pick(self.queries, which)
         self.attempts += 1
         store, number = Store(self.root), query.record.query
@@ -191,7 +191,7 @@ class ProtocolMachine(StreamRules, StewardRules, RuleBasedStateMachine):
     @precondition(lambda self: self.room)
     @rule(mode=MODES, options=st.sampled_from([OPTIONS, OPTIONS, OTHER]))
     def write(self, mode: str, options: WriteOptions) -> None:
-        """A whole write by one process, from its query to its step."""
+        """Start a whole write by one process, from its query to its step."""
         number = self.new_query(mode, options)
         options = replace(options, query=number)
 
@@ -234,7 +234,7 @@ class ProtocolMachine(StreamRules, StewardRules, RuleBasedStateMachine):
     @precondition(lambda self: self.live)
     @rule(which=WHICH, fault=st.sampled_from(["refused", "lost"]), until=st.sampled_from(STOPS))
     def fail(self, which: int, fault: str, until: str) -> None:
-        """Storage fails one operation of a process, which then goes on."""
+        """Fail one storage operation of a process, which then continues."""
         running = pick(self.live, which)
         running.faults += 1
         running.process.fail_next(fault)
@@ -246,7 +246,7 @@ class ProtocolMachine(StreamRules, StewardRules, RuleBasedStateMachine):
             getattr(self, "check_" + running.kind.replace(" ", "_"))(running, running.process.error)
 
     def check_commit(self, running: Running, error: BaseException | None) -> None:
-        """What a commit says of its rows is what becomes of them."""
+        """Check that the error of a commit agrees with the rows that readers see."""
         query, counted = running.query, self.counted()
         if error is None:
             assert truth.log(self.root)[running.process.result - 1] == query
@@ -260,10 +260,10 @@ class ProtocolMachine(StreamRules, StewardRules, RuleBasedStateMachine):
             if not any(other.kind == "commit" for other in others):
                 assert query not in counted, repr(error)
             if query not in {other.record.query for other in self.queries}:
-                # Nobody else commits it, so this was the last word.
+                # No other process commits this query, so its rows must never appear.
                 self.given_up.add(query)
         elif error.rows is Rows.UNKNOWN:
-            # As many tries as there are for what decides have failed.
+            # All retries of the deciding call have failed.
             assert running.faults > len(ledger.WAITS), repr(error)
         else:
             assert query in counted, repr(error)
@@ -279,7 +279,7 @@ class ProtocolMachine(StreamRules, StewardRules, RuleBasedStateMachine):
             assert running.committed <= truth.kept(self.root, truth.log(self.root))
 
     def is_excused(self, running: Running, error: BaseException | None) -> bool:
-        """Whether a process failed because its storage did."""
+        """Return whether a process failed, which is allowed only after a storage fault."""
         assert error is None or (running.faults and isinstance(error, FfqError)), repr(error)
         return error is not None
 
@@ -301,7 +301,7 @@ class ProtocolMachine(StreamRules, StewardRules, RuleBasedStateMachine):
         assert prefixes, f"{steps} steps and {rows} are no state of the log {log}"
 
     def visible(self, log: list[int]) -> tuple[int, Counter[tuple[Any, ...]]]:
-        """How many steps a reader sees, and their rows, when this is the log."""
+        """Return the number of steps that a reader of this log sees, and their rows."""
         registered = truth.committed(self.root)
         seen: list[int] = []
         for query in log:

@@ -78,16 +78,16 @@ def test_a_write_whose_task_fails_for_good_shows_nothing(cluster: Any, root: str
 def test_after_a_stage_retry_one_of_two_attempts_with_the_same_number_counts(
     cluster: Any, root: str, tmp_path: Path, winner: str
 ) -> None:
-    """Both twins of map task 0 are attempt number 0, in two attempts of one stage, and complete.
+    """Both twins of map task 0 are complete and have attempt number 0, in two stage attempts.
 
-    The first has its input and waits; the executor of the others is killed with its shuffle
-    files, so Spark runs the stage again, map task 0 included, while the first still runs.
+    The first twin has read its input and waits. The executor of the other tasks is killed with its
+    shuffle files, so Spark retries the stage, including map task 0, while the first twin runs.
     """
     folder = str(tmp_path)
     app = cluster.sparkContext.applicationId
 
     def arrange(attempt: fs.Attempt) -> bool:
-        """Runs in each task when its input is read and before it writes."""
+        """Arrange the order of the twins; runs in each task after it has read its input."""
         if attempt.map_task == 1 and fs.comes_first(folder, "killed"):
             fs.left(folder, "first")
             kill(own_executor())
@@ -98,7 +98,7 @@ def test_after_a_stage_retry_one_of_two_attempts_with_the_same_number_counts(
         return False
 
     def hold(attempt: fs.Attempt) -> None:
-        """Runs when a task has written its index and before it may commit."""
+        """Hold the loser back; runs in each task between its index and its commit."""
         if attempt.map_task == 0:
             fs.wait_for(lambda: len(fs.finished(root, 0)) == 2)
             if fs.left(folder, winner) != str(attempt.id):

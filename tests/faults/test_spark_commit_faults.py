@@ -1,4 +1,4 @@
-"""Storage refuses what follows the outcome: Spark's job succeeds, and its rows count once."""
+"""If storage fails after the outcome, Spark's job succeeds and its rows count once."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_micro_batch_succeeds_once_it_is_committed(
 
 
 def dying_source() -> type:
-    """The source, with commits that lose their process after they are done."""
+    """Return a source whose commits kill their process after they have succeeded."""
     import os
 
     from ffq_spark.spark.source import FfqShuffleSource

@@ -1,4 +1,4 @@
-"""A Spark driver killed at every change of its commit: all of its step is seen, or nothing."""
+"""A Spark driver is killed at every change of its commit; readers see its whole step or nothing."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ pytestmark = pytest.mark.spark
 APPLICATION = Path(__file__).with_name("fault_driver_app.py")
 BEFORE, KILLED, NEXT = 1, 100, 200
 
-# Manifest, marker, outcome, step, and the marker's end: "after" one is "before" the next.
+# Manifest, marker, outcome, step, deletion of the marker. "after" a change is "before" the next.
 CHANGES = 5
 POINTS = [(change, "before") for change in range(1, CHANGES + 1)]
-# Shows that no change was left out.
+# A point after the last change, to show that CHANGES is complete.
 NEVER = (CHANGES + 1, "before")
 
 
 def run_driver(root: str, change: int, moment: str) -> int:
-    """Run the application; its exit code."""
+    """Run the application and return its exit code."""
     environment = {"PYTHONPATH": str(APPLICATION.parent)}
     done = subprocess.run(
         [sys.executable, str(APPLICATION), root, str(change), moment, str(KILLED)],
@@ -49,7 +49,7 @@ def run_driver(root: str, change: int, moment: str) -> int:
 
 
 def check(place: Place) -> bool:
-    """What the next reader and writer find; whether the killed write counts."""
+    """Check the next reader and writer; return whether the killed write is visible."""
     store = store_at(place)
     committed = len(committed_queries(store)) == 2
     tags = [BEFORE, KILLED] if committed else [BEFORE]
@@ -73,5 +73,5 @@ def test_a_driver_killed_at_any_change_of_its_commit_leaves_a_whole_step_or_noth
         ends = list(two.map(lambda run: run_driver(run[0].root, *run[1]), runs))
     assert ends == [*[-signal.SIGKILL] * len(POINTS), 0]
     committed = [check(place) for place in places]
-    # The outcome is the commit, and the third change.
+    # The third change creates the outcome, which commits the write.
     assert committed == [change > 3 for change, _ in points]

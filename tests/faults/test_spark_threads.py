@@ -28,7 +28,7 @@ ROUNDS = 2
 
 
 def save(spark: Any, place: Place, write: Write) -> None:
-    # Spark finds a sink in the thread's active session, and this call makes it active.
+    # Spark looks up sinks in the thread's active session, and this call sets it.
     frame = spark.createDataFrame([(k, write.tag) for k in range(ROWS)], "k long, tag long")
     mode = "overwrite" if write.mode == "replace" else write.mode
     options = {"keys": "k", "partitions": str(PARTITIONS)}

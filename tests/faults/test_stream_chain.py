@@ -26,14 +26,14 @@ APPLICATION = Path(__file__).with_name("fault_chain_app.py")
 LINKS = (("first", "second"), ("second", "third"))
 ROWS = 12
 
-# A short-lived Java spends most of its start on loading classes: the first one keeps its own for
-# the others.
+# A JVM spends most of its start on loading classes, so the first one archives its classes for the
+# others.
 JAVA = f"{os.environ['JDK_JAVA_OPTIONS']} -Xlog:disable"
 CATCHING_UP_SECONDS = 12
 
 
 class Chain:
-    """The folder of a chain, its driver, and what the end must hold."""
+    """A chain of streams: its directory, its driver, and the rows that must arrive."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.folder = folder
@@ -44,7 +44,7 @@ class Chain:
         self.early_kills = 0
 
     def feed(self, count: int) -> None:
-        """Append steps to the first exchange; each has a tag of its own."""
+        """Append steps to the first exchange, each with its own tag."""
         options = WriteOptions(keys=("k",), partitions=2)
         for _ in range(count):
             batch = batch_of(self.tags)
@@ -63,9 +63,9 @@ class Chain:
         )
 
     def run_and_kill(self) -> None:
-        """Start the driver, let it work for a moment, and kill it with all that it started.
+        """Start the driver, let it work for a moment, and kill it with all processes it started.
 
-        Every other time, on average, it dies before it has caught up with what came earlier.
+        In half of the runs, on average, it dies before it has processed the earlier steps.
         """
         driver = self.start("forever")
         assert driver.stdout
@@ -83,7 +83,7 @@ class Chain:
         driver.stdout.close()
 
     def forget_commits(self) -> None:
-        """Remove the newest commit of some checkpoints: Spark runs that batch again."""
+        """Delete the newest commit of some Spark checkpoints: Spark runs the batch again."""
         for _, target in LINKS:
             folder = self.folder / "checkpoints" / target / "commits"
             names = [int(p.name) for p in folder.glob("*") if p.name.isdigit()]
@@ -98,7 +98,7 @@ class Chain:
         assert driver.returncode == 0
 
     def check(self) -> None:
-        """Every row is there once, and each step is what its offsets say."""
+        """Check that every row arrived once, and that each step has the rows of its offsets."""
         expected = rows_of(range(self.tags), ROWS)
         for source, target in LINKS:
             exchange, origin = self.exchange(target), self.exchange(source)
@@ -120,7 +120,7 @@ class Chain:
 def campaign(folder: Path, kills: int, seed: int) -> Chain:
     chain = Chain(folder, seed)
     chain.feed(2)
-    # Spark itself refuses a checkpoint whose very first batch was killed while it was written down.
+    # Spark refuses a checkpoint if it was killed while it recorded the very first batch.
     chain.drain()
     for _ in range(kills):
         chain.run_and_kill()

@@ -1,4 +1,4 @@
-"""A stream's writer killed at every change it makes: the batch that is run again is there once."""
+"""A stream's writer is killed at every change of storage; the repeated batch counts once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_batch_killed_anywhere_and_run_again_is_one_step(
             return True
 
         reached = run(killed) is None
-        # The same batch again, as Spark does; then the next: neither a gap nor a double.
+        # Spark repeats the batch and then runs the next: no batch may be missing or double.
         deliver(place, before)
         assert visible(place) == rows_of(range(before + 1))
         deliver(place, before + 1)
@@ -53,7 +53,7 @@ def test_a_batch_killed_anywhere_and_run_again_is_one_step(
 
 
 def test_a_reader_between_publishes_the_first_run(tmp_path: Path) -> None:
-    """Killed after the outcome: who reads next makes the step, and the replay is a duplicate."""
+    """After a kill behind the outcome, a reader creates the step; the re-run is a duplicate."""
     place = Place(str(tmp_path / "root"))
 
     def killed() -> None:

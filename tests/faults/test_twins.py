@@ -1,4 +1,4 @@
-"""Speculative twins: two live attempts of one map task, both complete, one of them poisoned."""
+"""Speculative twins: two live, complete attempts of one map task, one of them poisoned."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def cluster() -> Iterator[Any]:
 def test_of_two_speculative_twins_only_the_one_that_commits_is_seen(
     cluster: Any, root: str, tmp_path: Path, winner: str
 ) -> None:
-    """The loser finishes last, but before the write ends: its files lie there, whole."""
+    """The loser finishes last, but before the write ends, and leaves complete files."""
     folder = str(tmp_path)
     loser = "second" if winner == "first" else "first"
 
     def arrange(attempt: fs.Attempt) -> bool:
-        """Runs in each task before it writes: the loser waits for the winner and is poisoned."""
+        """Poison the loser and let it wait for the winner; runs in each task before it writes."""
         if attempt.map_task != 0:
             return False
         mine = "first" if fs.comes_first(folder, "first", attempt.id) else "second"
@@ -54,7 +54,7 @@ def test_of_two_speculative_twins_only_the_one_that_commits_is_seen(
         return mine == loser
 
     def hold(attempt: fs.Attempt) -> None:
-        """Runs when a task has written its index and before it may commit."""
+        """Hold the loser back; runs in each task between its index and its commit."""
         if attempt.map_task == 0:
             fs.wait_for(lambda: len(fs.finished(root, 0)) == 2)
             if fs.left(folder, loser) == str(attempt.id):
