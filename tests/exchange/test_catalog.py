@@ -1,4 +1,4 @@
-"""Exchanges are found at a path or directly below it, and nothing else is taken for one."""
+"""Exchanges are found at a path or directly below it; other directories are ignored."""
 
 from __future__ import annotations
 

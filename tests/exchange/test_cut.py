@@ -1,4 +1,4 @@
-"""A cut shows exchanges that one stream feeds at one moment, however far each has come."""
+"""A cut shows the exchanges that one stream writes as of the same batch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ffq_spark.store import Store
 
 
 class Fed:
-    """An exchange whose batches hold their own number."""
+    """An exchange whose batches contain their own number."""
 
     def __init__(self, place: Place | None = None) -> None:
         self.place = place or Place(f"memory://{uuid.uuid4().hex}")
@@ -32,7 +32,7 @@ class Fed:
     def write(
         self, *batches: int | None, stream: str = "s", mode: str = "append", run: str = ""
     ) -> Fed:
-        """These batches of a stream; None is a write that belongs to none."""
+        """Write batches of a stream; None stands for a write without a stream."""
         for number in batches:
             given: dict[str, Any] = {} if number is None else {"stream_id": stream, "batch": number}
             if run:
@@ -117,7 +117,7 @@ def test_what_was_rolled_back_is_not_held_any_more() -> None:
 
 
 def test_a_batch_of_another_owner_is_another_batch() -> None:
-    """Owners are counted by each exchange for itself: its second may be the other's first."""
+    """Each exchange counts epochs by itself: its second owner may be the first of another."""
     old, new = Fed().write(0, 1, run="a").write(0, 1, run="b"), Fed().write(0, run="b")
     assert values(ffq.cut([old.exchange, new.exchange]).read()) == [[0, 0, 1], [0]]
     old.write(2, run="a")
@@ -172,7 +172,7 @@ def test_a_cut_near_the_head_reads_only_the_end_of_the_log(monkeypatch: pytest.M
     assert min(int(path[-25:-5]) for path in read if "/steps/" in path) > 50
 
 
-# What one stream wrote, in order: owner "a" has taken it back from "b".
+# The batches of one stream in order; owner "a" took the stream back from "b".
 WRITTEN = [("a", 0), ("a", 1), ("b", 0), ("b", 1), ("b", 2), ("a", 2), ("a", 3)]
 
 
@@ -193,7 +193,7 @@ def test_the_cut_is_the_newest_batch_of_all(held: list[set[tuple[str, int]]]) ->
         assert found is None
         return
     assert found == [next(entry for entry in walk if entry[:2] == newest) for walk in walks]
-    # None was walked further back than the one that had to be walked furthest.
+    # No exchange was searched further back than the one with the longest necessary search.
     depth = max(len(walk) - entry.step for walk, entry in zip(walks, found, strict=True))
     assert all(len(walk) - len(list(rest)) <= depth for walk, rest in zip(walks, left, strict=True))
 

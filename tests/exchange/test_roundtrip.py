@@ -1,4 +1,4 @@
-"""Any rows that Spark can hold come back as they were, however they are written."""
+"""Any rows of Spark's types are read as they were written, with any write options."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ KIB = 1 << 10
 
 @dataclass(frozen=True)
 class Write:
-    """One write: what goes in, and how."""
+    """One write: its batches, its options, and keys to look up."""
 
     batches: list[pa.RecordBatch]
     options: WriteOptions
@@ -49,7 +49,7 @@ class Write:
 
 @st.composite
 def pools(draw: st.DrawFn) -> pa.RecordBatch:
-    """A few different rows of a random schema."""
+    """Generate a few different rows of a random schema."""
     columns = [draw(kinds()) for _ in range(draw(st.integers(1, 4)))]
     count = draw(st.integers(1, 8))
     arrays = [
@@ -61,14 +61,14 @@ def pools(draw: st.DrawFn) -> pa.RecordBatch:
 
 @st.composite
 def batch_lists(draw: st.DrawFn, pool: pa.RecordBatch) -> list[pa.RecordBatch]:
-    """Batches of the pool's rows: often few, sometimes enough to spill, some of them empty."""
+    """Generate batches of the pool's rows: some are empty, some large enough to spill."""
     sizes = draw(st.lists(st.sampled_from([0, 1, 5, 30, 1500, 3000]), min_size=1, max_size=3))
     random = np.random.default_rng(draw(st.integers(0, 1 << 32)))
     return [pool.take(pa.array(random.integers(0, len(pool), size))) for size in sizes]
 
 
 def some(draw: st.DrawFn, names: list[str]) -> tuple[str, ...]:
-    """Two of the names at most, and often one."""
+    """Choose up to two of the names, most often one."""
     count = draw(st.sampled_from([0, 1, 1, 2]))
     return tuple(draw(st.permutations(names))[:count])
 
@@ -106,7 +106,7 @@ def writes(draw: st.DrawFn) -> Write:
 
 
 def equal(one: Any, two: Any) -> bool:
-    """As Spark groups: null with null, NaN with NaN, -0.0 with 0.0."""
+    """Compare values as Spark groups them: null equals null, NaN equals NaN, -0.0 equals 0.0."""
     return order_key(one) == order_key(two)
 
 
@@ -124,7 +124,7 @@ def check(write: Write) -> None:
 
 
 def check_parts(exchange: Exchange, options: WriteOptions) -> None:
-    """Each partition holds the rows of its hash, in the order that was asked for."""
+    """Check that each partition holds the rows of its hash, in the requested order."""
     rows = exchange.read(metadata_columns=True).read_all()
     reduces = rows["_ffq_partition"].to_numpy()
     assert np.array_equal(reduces, np.sort(reduces))

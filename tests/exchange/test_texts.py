@@ -1,4 +1,4 @@
-"""Strings of any bytes, as Spark allows them: nothing fails, and order is that of the bytes."""
+"""Strings of any bytes, as Spark allows them, are accepted and ordered by their bytes."""
 
 from __future__ import annotations
 

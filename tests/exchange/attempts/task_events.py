@@ -1,4 +1,4 @@
-"""Events of tasks, as Spark's listener reports them."""
+"""Task events, as Spark's listener reports them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which attempt of a map task counts, by records, by completeness, or by FFQ's rule."""
+"""The attempt of a map task that counts, by records, by completeness, or by FFQ's rule."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def scene(place: Place) -> Scene:
 
 @pytest.fixture
 def ffq_root(tmp_path: Path) -> Exchange:
-    """Attempts 1 and 9 are complete, 10 has a broken index, 11 none."""
+    """Write complete attempts 1 and 9, attempt 10 with a broken index, and 11 without an index."""
     for attempt in (1, 9, 10, 11):
         ffq.write_v1(tmp_path, (7, 0, 0, attempt), ROWS, index=attempt != 11)
     (tmp_path / "shuffle/7/0/0/10/index.bin").write_bytes(b"FFQI")

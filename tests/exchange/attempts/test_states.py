@@ -1,4 +1,4 @@
-"""The states of attempts: what storage decides, beside what Spark's scheduler saw."""
+"""The states of attempts: storage decides them, and Spark's scheduler adds its view."""
 
 from __future__ import annotations
 

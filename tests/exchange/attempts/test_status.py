@@ -25,7 +25,7 @@ def state(scene: Scene, query: int) -> QueryState:
 
 
 def task(kind: str, number: int, **values: object) -> dict[str, object]:
-    """An event of the listener's about one task of stage 4."""
+    """Make an event of the listener about one task of stage 4."""
     common = {"stage": 4, "stage_attempt": 0, "attempt_number": 0, "executor": "0", "host": "h"}
     own = {"event": kind, "task": number, "map_task": number, "speculative": False, "launch_ms": 1}
     return {**common, **own, **values}

@@ -1,4 +1,4 @@
-"""Directories as FFQ leaves them, built byte by byte, are read by FFQ's rules made safe."""
+"""FFQ's own directories, built byte by byte, are read by FFQ's rules, with stricter checks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def keys(exchange: Exchange, **options: object) -> list[int]:
 
 @pytest.fixture(params=["v1", "none", "lz4", "zstd"])
 def golden(request: pytest.FixtureRequest, tmp_path: Path) -> Exchange:
-    """Two map tasks and one without rows; partition 1 has none, partition 2 two batches."""
+    """Write two map tasks with rows and one without; partition 1 is empty, 2 has two batches."""
     tasks = [{0: [batch(1, 2)], 2: [batch(3), batch(4, 5)]}, {2: [batch(6)]}, {}]
     for map_task, parts in enumerate(tasks):
         attempt = (QUERY, 0, map_task, 1)
@@ -91,12 +91,12 @@ def test_there_are_neither_steps_nor_keys(golden: Exchange) -> None:
         golden.lookup(1)
 
 
-# --- attempts ---------------------------------------------------------------------------------
+# --- attempts ----------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def attempts(tmp_path: Path) -> Path:
-    """Attempt 1 and 3 are complete, 2 never was and 4 died before its index."""
+    """Write complete attempts 1 and 3, no attempt 2, and attempt 4 without an index."""
     ffq.write_v1(tmp_path, (7, 0, 0, 1), {0: [batch(1)]})
     ffq.write_v1(tmp_path, (7, 0, 0, 3), {0: [batch(3)]})
     ffq.write_v1(tmp_path, (7, 0, 0, 4), {0: [batch(4)]}, index=False)
@@ -155,7 +155,7 @@ def test_other_names_beside_queries_stages_and_maps_are_ignored(attempts: Path) 
     assert keys(Exchange(str(attempts))) == [3]
 
 
-# --- which query ------------------------------------------------------------------------------
+# --- the choice of the query -------------------------------------------------------------------
 
 
 def test_several_queries_or_stages_must_be_told_apart(attempts: Path) -> None:
@@ -196,7 +196,7 @@ def test_nothing_is_an_error_of_its_own(tmp_path: Path) -> None:
             Exchange(str(path)).read()
 
 
-# --- indexes ----------------------------------------------------------------------------------
+# --- indexes -----------------------------------------------------------------------------------
 
 
 def test_index_bin_is_preferred_and_index_json_is_enough(attempts: Path) -> None:
@@ -248,7 +248,7 @@ def test_a_frame_that_contradicts_its_adler32_is_refused(tmp_path: Path, codec: 
         assert caught.value.path == str(part)
 
 
-# --- its columns -------------------------------------------------------------------------------
+# --- columns -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("columns", [2, 3_000])
@@ -278,7 +278,7 @@ def test_columns_are_known_from_the_first_bytes(
         Exchange(str(tmp_path)).info()
 
 
-# --- fetching bytes ---------------------------------------------------------------------------
+# --- fetching bytes ----------------------------------------------------------------------------
 
 
 def test_a_fetch_gives_the_files_own_bytes(golden: Exchange) -> None:

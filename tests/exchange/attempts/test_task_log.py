@@ -1,4 +1,4 @@
-"""What the listener saw, read back: it explains attempts and never decides on them."""
+"""The log of the listener's task events, which explains attempts and never decides on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Splitting and joining batches keeps every row, and the sizes keep to their limit."""
+"""Splitting and joining batches keeps every row, and keeps batches within their limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounds of columns from manifests: exact ones, or none."""
+"""Bounds of columns from manifests are exact, or unknown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ffq_spark.exchange.compute.bounds import Bounds, bounds
 
 
 def manifest(*values: bytes) -> pa.Table:
-    """Parts of one row each, with the statistics of a string column of these bytes."""
+    """Make a manifest of parts with one row, and statistics of a string column with these bytes."""
     strings = pa.array(values, pa.binary()).view(pa.string())
     nulls = pa.array([0] * len(values), pa.int64())
     column = pa.StructArray.from_arrays([strings, strings, nulls], ["min", "max", "nulls"])

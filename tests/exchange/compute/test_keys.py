@@ -1,4 +1,4 @@
-"""A key of Python's becomes predicates, and the rows that equal it as Spark compares."""
+"""A key from Python becomes predicates and selects the rows that Spark treats as equal to it."""
 
 from __future__ import annotations
 

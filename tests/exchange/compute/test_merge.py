@@ -1,4 +1,4 @@
-"""Merging sorted runs: every row once, in order, with few batches of each run in hand."""
+"""Merging sorted runs returns every row once, in order, and holds few batches of each run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ffq_spark.format.ordering import sort_indices
 
 @st.composite
 def sorted_runs(draw: st.DrawFn) -> tuple[list[list[pa.RecordBatch]], list[str]]:
-    """Runs in Spark's order, each cut into batches; `place` is (run, position)."""
+    """Generate sorted runs, cut into batches; each row has its `run` and its position `at`."""
     kinds = [draw(st.sampled_from(SORTABLE)) for _ in range(draw(st.integers(1, 2)))]
     by = [f"k{i}" for i in range(len(kinds))]
     pools = [draw(st.lists(cells(kind), min_size=1, max_size=5)) for kind in kinds]
@@ -38,7 +38,7 @@ def sorted_runs(draw: st.DrawFn) -> tuple[list[list[pa.RecordBatch]], list[str]]
 
 
 def pieces(run: pa.RecordBatch, rows: int) -> list[pa.RecordBatch]:
-    """The run in batches, with an empty one in between."""
+    """Cut a run into batches, with an empty batch among them."""
     found = [run.slice(start, rows) for start in range(0, run.num_rows, rows)]
     return [*found[:1], run.slice(0, 0), *found[1:]]
 
@@ -73,7 +73,7 @@ def test_equal_rows_come_in_the_order_of_their_runs(
 
 
 class Watched:
-    """A run that counts how many of its batches were asked for."""
+    """A run that counts the batches that were taken from it."""
 
     def __init__(self, batches: list[pa.RecordBatch]) -> None:
         self._batches = iter(batches)
@@ -93,7 +93,7 @@ def numbers(*values: int) -> pa.RecordBatch:
 
 
 def test_a_run_is_read_no_further_than_its_rows_were_given_out() -> None:
-    """Memory stays bounded: two batches of each run at most, and the next only when it is used."""
+    """The merge holds at most two batches of each run, and takes the next only when it needs it."""
     low = Watched([numbers(*range(i, i + 10)) for i in range(0, 500, 10)])
     high = Watched([numbers(*range(i, i + 10)) for i in range(500, 1000, 10)])
     merged = merge_sorted([low, high], ["k"])

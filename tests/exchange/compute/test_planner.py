@@ -1,4 +1,4 @@
-"""FFQ's adaptive planning: every byte in exactly one task, whatever the limits."""
+"""FFQ's adaptive planning: every byte is in exactly one task, for any limits."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def whole(*partitions: int) -> TaskParts:
         ({5: 50}, 50, (1, 0), [whole(5)]),
         ({5: 1000}, 50, (1, 3), [TaskParts((5,), shard, 3) for shard in range(3)]),
         ({5: 1000}, 50, (1, 1), [whole(5)]),
-        # Above the target, yet like its neighbours: not heavy.
+        # Partitions above the target are not heavy if all have about the same size.
         ({0: 30, 1: 30, 2: 30}, 25, (1, 0), [whole(0), whole(1), whole(2)]),
         ({}, 25, (4, 8), []),
     ],
@@ -134,16 +134,16 @@ def test_a_heavy_partition_has_shards_of_at_most_the_target(
         if group.shards > 1:
             assert size > target and size <= group.shards * target
         else:
-            # Whoever is four times the target is heavy, whatever the others are.
+            # A partition of four times the target is heavy, even if all others are too.
             assert size < 4 * target or size <= target
 
 
-# --- from groups to parts ---------------------------------------------------------------------
+# --- from partitions to parts -----------------------------------------------------------------
 
 
 @st.composite
 def part_tables(draw: st.DrawFn) -> pa.Table:
-    """Parts of several maps and partitions, in any order; `number` tells them apart."""
+    """Generate parts of several partitions, in any order; `number` identifies a part."""
     rows = draw(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 500)), max_size=40))
     return pa.table(
         {

@@ -1,4 +1,4 @@
-"""Pruning never loses a row: what a filter finds in the pruned parts is all there is to find."""
+"""Pruning never loses a row: a filter matches the same rows with and without pruning."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAN = float("nan")
 
 
 def matches(value: Any, predicate: Predicate) -> bool:
-    """Spark's comparisons: NaN equals itself and is above all numbers, -0.0 equals 0.0."""
+    """Evaluate a predicate like Spark: NaN equals NaN and is the largest value, -0.0 equals 0.0."""
     mine = order_key(value)
     if predicate.op == "in":
         return any(mine == order_key(other) for other in predicate.values)
@@ -57,7 +57,7 @@ def read(snapshot: Snapshot, predicates: Sequence[Predicate]) -> pa.Table:
 
 @st.composite
 def value_pools(draw: st.DrawFn, kind: pa.DataType) -> list[Any]:
-    """A few values of a type; among floats often those whose bits and order differ."""
+    """Generate a few values of a type; floats often include NaN and both zeros."""
     found: list[Any] = draw(st.lists(cells(kind), min_size=1, max_size=5))
     special = st.sampled_from([[], [NAN], [NAN, 1.0], [0.0, -0.0]])
     return found + (draw(special) if pa.types.is_floating(kind) else [])
@@ -65,7 +65,7 @@ def value_pools(draw: st.DrawFn, kind: pa.DataType) -> list[Any]:
 
 @st.composite
 def predicates_on(draw: st.DrawFn, column: str, kind: pa.DataType, seen: list[Any]) -> Predicate:
-    """A condition on values that are there, and on some that are not."""
+    """Generate a condition on values that occur in the column, and on others."""
     candidates = cells(kind) | st.sampled_from(seen)
     op = draw(st.sampled_from(["in", "in", "<", "<=", ">", ">="]))
     if op != "in":
@@ -80,7 +80,7 @@ def predicates_on(draw: st.DrawFn, column: str, kind: pa.DataType, seen: list[An
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[list[pa.RecordBatch], WriteOptions, list[Predicate]]:
     hash = draw(st.sampled_from(["spark", "ffq"]))
-    # Floats are where equality, order and bits differ.
+    # Floats are tested most, because their equality, order and bits differ.
     keys = [*(FFQ_KEYS if hash == "ffq" else LEAVES), *FLOATS * 3]
     kinds = [draw(st.sampled_from(keys)) for _ in range(draw(st.integers(1, 2)))]
     kinds.append(draw(st.sampled_from([*ORDERED, *FLOATS * 5])))
@@ -122,7 +122,7 @@ def test_a_pruned_read_loses_no_matching_row(
 
 
 def test_what_is_left_keeps_nothing_else_in_memory(root: str) -> None:
-    """Plans are kept by readers and services: of a million parts, those of one partition."""
+    """Readers and services keep plans, so a pruned plan must not hold the memory of all parts."""
     batch = pa.record_batch({"k": range(5000)})
     write_batches(root, [batch], options=WriteOptions(keys=("k",), partitions=1000))
     snapshot = take_snapshot(Store(root), ReadOptions())
@@ -134,7 +134,7 @@ def test_what_is_left_keeps_nothing_else_in_memory(root: str) -> None:
         assert found.get_total_buffer_size() < everything / 20
 
 
-# --- that anything is pruned at all -----------------------------------------------------------
+# --- parts that must be pruned ----------------------------------------------------------------
 
 
 def keyed(kind: pa.DataType, hash: str = "spark") -> ExchangeRecord:
@@ -191,7 +191,7 @@ def test_a_value_of_another_type_leaves_all_partitions() -> None:
 
 
 def manifest(root: str, *ranges: range) -> pa.Table:
-    """One part for each range, with statistics of `v`."""
+    """Make a manifest with one part for each range of `v`."""
     for values in ranges:
         batch = pa.record_batch({"v": pa.array(values, pa.int64())})
         write_batches(root, [batch], options=WriteOptions(statistics=("v",)))

@@ -1,4 +1,4 @@
-"""Rows are placed by their keys, and a row in another partition is found."""
+"""Rows are placed by their keys, and a misplaced row is detected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows are sorted as Spark sorts them, also where they do not fit into memory."""
+"""Rows are sorted as Spark sorts them, even if they do not fit into memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ffq_spark.store import Store
 
 @st.composite
 def unsorted(draw: st.DrawFn) -> tuple[list[pa.RecordBatch], list[str]]:
-    """Batches of one to three columns, and the ones to sort by."""
+    """Generate batches of one to three columns, and the columns to sort by."""
     kinds = [draw(st.sampled_from(SORTABLE)) for _ in range(draw(st.integers(1, 3)))]
     schema = pa.schema([(f"k{i}", kind) for i, kind in enumerate(kinds)])
     batches = []
@@ -56,7 +56,7 @@ def test_every_row_comes_out_once_and_in_order(
 
 @pytest.mark.parametrize("keys", ["integers", "nulls", "words"])
 def test_what_does_not_fit_goes_through_disk(keys: str) -> None:
-    """A million rows in an eighth of the memory they take; the allocator tells the peak."""
+    """A million rows are sorted in an eighth of their size, measured by Arrow's allocator."""
     count, pieces = 1 << 20, 16
     numbers = pa.array([(i * 7919) % 1_000_003 for i in range(count)])
     column = {
@@ -92,7 +92,7 @@ def test_rows_out_of_order_are_found(case: tuple[list[pa.RecordBatch], list[str]
 
 
 def test_a_step_that_promises_an_order_it_lacks_is_refused_and_found(root: str) -> None:
-    """Whoever registers files that he wrote himself, and in a committed step."""
+    """The order is checked when a caller registers its own files, and by `verify`."""
     options = WriteOptions(keys=("k",), partitions=1, sort_by=("k",))
     store, schema = Store(root), pa.schema([("k", pa.int64())])
     exchange = prepare(store, options, schema)

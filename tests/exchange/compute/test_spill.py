@@ -1,4 +1,4 @@
-"""Spilled bytes are the bytes that were given, in one unnamed file."""
+"""Spilled bytes are read back unchanged from one unnamed file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Z-sets against a dictionary of rows."""
+"""Z-sets, compared with a dictionary of rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAN = float("nan")
 
 
 def canonical(value: Any) -> Any:
-    """A hashable stand-in, the same exactly for values that count as equal."""
+    """Return a hashable form of a value, equal exactly for values that Spark treats as equal."""
     if isinstance(value, float):
         return "NaN" if value != value else ("float", struct.pack("<d", value + 0.0))
     if isinstance(value, dict):
@@ -33,7 +33,7 @@ def canonical(value: Any) -> Any:
 
 
 def as_dictionary(table: pa.Table, weight: str = "w") -> dict[Any, int]:
-    """The sum of each row's weights, rows in the order in which they first come."""
+    """Sum the weights of each row; rows are in the order of their first appearance."""
     weights = table[weight].to_pylist()
     others = table.drop_columns([weight])
     columns = [map(canonical, column.to_pylist()) for column in others.columns]
@@ -46,7 +46,7 @@ def as_dictionary(table: pa.Table, weight: str = "w") -> dict[Any, int]:
 
 @st.composite
 def zsets(draw: st.DrawFn) -> pa.Table:
-    """Chunks of rows from small pools of values, so that many are equal."""
+    """Generate chunks of rows from small pools of values, so that many rows are equal."""
     types = draw(st.lists(kinds(), max_size=3))
     pools = [draw(st.lists(cells(kind), min_size=1, max_size=3)) for kind in types]
     weight = draw(st.sampled_from([pa.int8(), pa.int32(), pa.int64()]))
@@ -177,7 +177,7 @@ def test_a_sum_that_does_not_fit_is_an_error(bits: int) -> None:
 
     assert total(top) == [top]
     assert total(bottom) == [bottom]
-    # On the way to a sum anything may happen.
+    # Partial sums may overflow.
     assert total(top, top, bottom, bottom) == [-2]
     assert total(top, 1, bottom) == []
     for weights in ((top, 1), (bottom, -1), (top, top, top), (bottom, bottom)):

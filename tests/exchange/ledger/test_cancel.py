@@ -1,4 +1,4 @@
-"""Cancelling: anyone may ask, one request counts, the initiator ends the query, for ever."""
+"""Cancellation: any process may request it, one request counts, the initiator ends the query."""
 
 from __future__ import annotations
 

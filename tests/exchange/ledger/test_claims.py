@@ -1,4 +1,4 @@
-"""Claims decide between committed queries, with the same answer for everyone who asks."""
+"""Claims decide between committed queries, and every process gets the same answer."""
 
 from __future__ import annotations
 

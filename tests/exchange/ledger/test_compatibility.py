@@ -1,4 +1,4 @@
-"""A write fits the exchange it goes to, or is refused with the difference."""
+"""A write must match its exchange, or is refused with an error that names the difference."""
 
 from __future__ import annotations
 

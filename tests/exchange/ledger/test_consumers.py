@@ -1,4 +1,4 @@
-"""Consumers and holds beside retention: each keeps all that it needs, or is refused."""
+"""Consumers and holds concurrent with retention: each keeps all steps it needs, or is refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SPARK_SCHEMA = StructType([StructField("k", LongType())])
 
 
 def history(files: Files) -> Scene:
-    """Steps 1 and 2, a rollback to 1 as step 3, and three replaces."""
+    """Write steps 1 and 2, a rollback to 1 as step 3, and three replaces."""
     scene = Scene(Place("/memory"), open_store(files))
     scene.write()
     scene.write("replace")
@@ -46,7 +46,7 @@ def begin(store: Store, options: ReadOptions) -> int:
 
 
 def follow(store: Store, start: int, options: ReadOptions) -> None:
-    """Plan all that a stream from `start` hands out; missing data is an error."""
+    """Plan all parts that a stream from `start` emits; missing data is an error."""
     log = StepLog(store)
     steps = steps_between(log, start, log.last_number(), options)
     exchange = Scene(Place("/memory"), store).ledger.exchange()
@@ -57,7 +57,7 @@ def follow(store: Store, start: int, options: ReadOptions) -> None:
 def interleaved(
     files: Files, first: Callable[[Store], Any], second: Callable[[Store], Any]
 ) -> Iterator[tuple[Files, Process]]:
-    """Let `second` run whole before each operation of `first`, and after the last one."""
+    """Run all of `second` before each operation of `first`, and after the last one."""
     operations, done = 0, False
     while not done:
         copy = dict(files)
@@ -155,6 +155,6 @@ def test_retention_ends_the_hold_of_a_rollback_that_died() -> None:
     assert len(consumers.holds(scene.store)) == 1
     soon = now_ms() + 1
     assert collect_garbage(scene.store, ttl_ms=0, retention_ms=0, now=soon).expired == [1, 3, 4]
-    # A day later its query counts as lost.
+    # A day later, the query of the rollback counts as lost.
     assert expire(scene.store) == [2]
     assert consumers.holds(scene.store) == []

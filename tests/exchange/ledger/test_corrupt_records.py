@@ -1,4 +1,4 @@
-"""Damage to records: a typed error that names the file, and never other rows than before."""
+"""Damaged records raise a typed error that names the file, and never change the rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def rows(first: int) -> pa.RecordBatch:
 
 @pytest.fixture
 def exchange(root: str) -> Exchange:
-    """Step 1 is replaced by step 2, which steps 3 and 4 extend."""
+    """Write step 1, step 2 that replaces it, and steps 3 and 4 that append to step 2."""
     for first in (0, 10, 20, 30):
         mode = "replace" if first == 10 else "append"
         write_batches(
@@ -64,7 +64,7 @@ def test_a_record_cut_anywhere_is_an_error_that_names_it(exchange: Exchange, rec
 
 @pytest.mark.parametrize("record", FLIPPED, indirect=True)
 def test_a_flipped_bit_of_a_record_never_changes_the_rows(exchange: Exchange, record: Path) -> None:
-    """It is an error that names a file, or it hit what does not decide about rows."""
+    """The read raises an error with a path, or the bit has no influence on the rows."""
     good = record.read_bytes()
     step = 1 if record.suffix == ".json" else 37
     errors = 0
@@ -80,7 +80,7 @@ def test_a_flipped_bit_of_a_record_never_changes_the_rows(exchange: Exchange, re
     assert errors > len(good) * 8 / step / 2
 
 
-# Nothing can tell that a newest step was there.
+# A missing newest step cannot be detected: the log is a shorter, valid log.
 @pytest.mark.parametrize(
     "record", [name for name in RECORDS if name != "newest step"], indirect=True
 )
@@ -125,7 +125,7 @@ def test_a_manifest_of_another_step_is_refused(exchange: Exchange) -> None:
 
 
 def test_steps_that_disagree_about_where_they_begin_are_refused(exchange: Exchange) -> None:
-    """A later beginning would hide rows, an earlier one would show replaced ones."""
+    """A later base would hide rows, and an earlier base would show replaced rows."""
     newest = Path(exchange.root) / "_ffq/steps" / f"{4:020d}.json"
     good = newest.read_bytes()
     for base in (1, 3):

@@ -1,4 +1,4 @@
-"""Leases: who counts as alive, and that a reader never sees half of one."""
+"""Leases: which initiators are active, and that readers never see half a lease."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_lease_that_cannot_be_read_is_an_error_that_names_it(store: Store) -> 
 
 
 def test_readers_see_whole_leases_alone_while_two_processes_renew(place: Place) -> None:
-    """A collector must not take a driver for dead because it looked at the wrong moment."""
+    """gc must never see a missing or partial lease while a driver renews it."""
     stop = threading.Event()
 
     def renew(seconds: int) -> None:

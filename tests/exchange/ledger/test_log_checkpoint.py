@@ -1,4 +1,4 @@
-"""A long log costs no more than a short one, and shows what its records and manifests show."""
+"""A long log is as fast as a short one, and agrees with its records and manifests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ffq_spark.store import Store
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checkpoints of 4, 8, 16, … steps: the same rules, and logs that are quickly written."""
+    """Make log checkpoints of 4, 8, 16, … steps, so that short logs have some."""
     monkeypatch.setattr(log_spans, "FIRST_SIZE", 4)
     monkeypatch.setattr(log_spans, "GROWTH", 2)
 
@@ -55,11 +55,11 @@ def planned(store: Store, **options: Any) -> pa.Table:
     return take_snapshot(store, ReadOptions(**options)).parts()
 
 
-# --- what is shown -------------------------------------------------------------------------------
+# --- reading through log checkpoints -------------------------------------------------------------
 
 
 class Naive:
-    """A reader that knows nothing but records and manifests."""
+    """A reader that uses only records and manifests, as the reference for log checkpoints."""
 
     def __init__(self, files: Files) -> None:
         self.files = files
@@ -120,7 +120,7 @@ def make_history(files: Files, changes: list[tuple[str, tuple[str, ...]]]) -> No
             versions.rollback(store, (number * 7) % (number - 1) + 1)
             continue
         columns = [[None if number % 5 == 0 else number, number + 1], [number * 5, None]]
-        # Some steps have no rows, and so no parts.
+        # Every sixth step has no rows and therefore no parts.
         rows = slice(0 if number % 6 == 0 else 2)
         batch = pa.record_batch([pa.array(c[rows], pa.int64()) for c in columns], ["k", "v"])
         options = WriteOptions(keys=("k",), partitions=2, statistics=statistics)
@@ -129,7 +129,7 @@ def make_history(files: Files, changes: list[tuple[str, tuple[str, ...]]]) -> No
 
 
 def damage(files: Files, where: int, how: str) -> None:
-    """Delete, flip a bit, cut, truncate to nothing, put another checkpoint there, or nonsense."""
+    """Delete, flip, cut, empty, swap or overwrite a log checkpoint."""
     there = checkpoint_files(files)
     if not there:
         return
@@ -201,7 +201,7 @@ def test_steps_with_other_statistics_in_one_checkpoint_are_pruned_each_by_its_ow
 
 
 def test_the_property_above_reads_checkpoints(files: Files) -> None:
-    """It would hold without any: this is what would then fail."""
+    """The property also holds without log checkpoints, so this test shows that they are read."""
     make_history(files, [("append", ("k",))] * 21)
     operations: list[str] = []
     store = open_store(files, operations.append)
@@ -213,7 +213,7 @@ def test_the_property_above_reads_checkpoints(files: Files) -> None:
     assert sum(path.startswith(f"read {paths.MANIFESTS}") for path in operations) == 1
 
 
-# --- how they are made ---------------------------------------------------------------------------
+# --- writing log checkpoints ---------------------------------------------------------------------
 
 
 def test_a_checkpoint_is_the_same_whatever_it_was_made_of(files: Files) -> None:
@@ -269,7 +269,7 @@ def test_what_cannot_be_written_or_is_too_large_fails_no_commit(
 
 
 def kill_points(files: Files, work: Callable[[Store], Any]) -> Iterator[Files]:
-    """What a process leaves that is killed before its first operation, its second, and so on."""
+    """Yield the files that remain if the process is killed before its 1st, 2nd, … operation."""
     operations = 0
     while True:
         copy = dict(files)
@@ -305,7 +305,7 @@ def test_a_writer_that_dies_anywhere_is_made_good_by_the_next_ones(
         assert [s.step for s in steps] == list(range(1, 13))
         assert len(checkpoint_files(copy)) == 4
         assert StepLog(store).last_number() == 12
-    # Killed before both, between them, and after both.
+    # The writer was killed before both log checkpoints, between them, and after both.
     assert left == {1, 2, 3}
 
 
@@ -324,7 +324,7 @@ def test_two_writers_that_complete_a_checkpoint_at_once_agree(files: Files, scen
         assert planned(open_store(copy)).to_pylist() == Naive(copy).parts(numbers, [])
 
 
-# --- and when steps expire -----------------------------------------------------------------------
+# --- expired steps -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -358,7 +358,7 @@ def test_a_step_that_is_only_marked_can_be_read_while_its_data_is_there(
     assert planned(scene.store, as_of_step=4).to_pylist() == Naive(files).parts([1, 2, 3, 4], [])
 
 
-# --- on every storage ----------------------------------------------------------------------------
+# --- every kind of storage -----------------------------------------------------------------------
 
 
 def test_it_is_the_same_on_every_storage(place: Place) -> None:

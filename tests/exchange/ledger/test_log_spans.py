@@ -1,4 +1,4 @@
-"""Spans of the step log hold every wanted step in few files."""
+"""Spans of the step log cover every wanted step with few files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ffq_spark.exchange.ledger.log_spans import Span, cover, ending_at
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Log checkpoints of 4, 8, 16, … steps: the same rules for smaller numbers."""
+    """Make log checkpoints of 4, 8, 16, … steps, to test the rules with small numbers."""
     monkeypatch.setattr(log_spans, "FIRST_SIZE", 4)
     monkeypatch.setattr(log_spans, "GROWTH", 2)
 

@@ -1,4 +1,4 @@
-"""A step's body and manifest are made of one output for each map task."""
+"""A step's body and manifest are made from one output of each map task."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from ffq_spark.options import ReadOptions
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Log checkpoints of 4, 8, 16, … steps: the same rules, and logs that are quickly written."""
+    """Make log checkpoints of 4, 8, 16, … steps, so that short logs have some."""
     monkeypatch.setattr(log_spans, "FIRST_SIZE", 4)
     monkeypatch.setattr(log_spans, "GROWTH", 2)
 
@@ -129,7 +129,7 @@ def test_publishers_at_once_get_neighbouring_numbers(files: Files, scene: Scene)
     scene.write()
     for operations in range(12):
         written = [scene.outcome(scene.write().body.query) for _ in range(2)]
-        # Both were committed when the same step was the newest.
+        # The outcomes of both queries name the same newest step.
         outcomes = [replace(outcome, after=written[0].after) for outcome in written]
         last = StepLog(scene.store).last_number()
         for number in (last - 1, last):

@@ -1,4 +1,4 @@
-"""A stream has one owner at a time, and a batch of an owner is one query, whatever the epoch."""
+"""A stream has one owner at a time, and an owner's batch is one query in all epochs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consumers, holds and rollbacks as processes, and the steps that each keeps from expiry."""
+"""Consumers, holds and rollbacks as processes that keep steps from expiring."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def hold(name: str, step: int) -> Work:
 
 
 def begin_stream(name: str, step: int) -> Work:
-    """Start a stream at a step; step 0 stands for the newest."""
+    """Start a stream at a step; step 0 means `latest`."""
     start = str(step) if step else "latest"
     options = ReadOptions(consumer=name, starting_step=start, on_replace="follow")
     return lambda store: ExchangeStreamReader(store, options, _COLUMNS).initialOffset()
 
 
 def follow(name: str) -> Work:
-    """Read everything that a consumer has not read, and record that."""
+    """Read everything that a consumer has not read, and record its progress."""
 
     def work(store: Store) -> None:
         found = consumers.find(store, name)
@@ -66,19 +66,19 @@ class Claims:
         self.granted: set[str] = set()
 
     def is_asking(self, path: str) -> bool:
-        """Whether a process is at work that may change a record."""
+        """Return whether a running process may change a record."""
         return path in self._asking
 
     def ask(self, path: str, process: Process) -> None:
-        """A process writes a record; it is in force once the process has ended well."""
+        """Register a process that writes a record, which is granted if the process succeeds."""
         self._asking[path] = process
 
     def drop(self, path: str) -> None:
-        """A record may go, or change, from now on."""
+        """Note that a record may change or disappear from now on."""
         self.granted.discard(path)
 
     def settle(self) -> None:
-        """Look which processes have ended, and how."""
+        """Grant the records of the processes that have succeeded."""
         for path, process in list(self._asking.items()):
             if process.done:
                 del self._asking[path]

@@ -1,4 +1,4 @@
-"""Invariants of the files on storage, checked after every step with nothing but `json`."""
+"""Invariants of the files on storage, checked after each operation with little more than `json`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEPT_VERSIONS = 2
 
 
 def batch(query: int, map_task: int, attempt: int) -> pa.RecordBatch:
-    """Rows that name their attempt, so that those of a wrong one are seen."""
+    """Make rows that name their attempt, so that rows of a wrong attempt are detected."""
     keys = [map_task * 10, map_task * 10 + 1]
     columns = [keys, [query] * len(keys), [attempt] * len(keys)]
     return pa.RecordBatch.from_arrays([pa.array(c, pa.int64()) for c in columns], schema=SCHEMA)
@@ -37,7 +37,7 @@ def rows_of(query: int, registered: dict[int, int]) -> Rows:
 
 
 def read_step(files: Files, number: int) -> Rows:
-    """A step's rows through the product, on a copy: a reader may finish another's commit."""
+    """Read a step's rows from a copy of the files, because a reader may roll a commit forward."""
     store = open_store(dict(files))
     snapshot = take_snapshot(store, ReadOptions(steps=str(number)))
     batches = read_parts(store, snapshot.parts(), snapshot.exchange.schema)
@@ -45,7 +45,7 @@ def read_step(files: Files, number: int) -> Rows:
 
 
 class Judge:
-    """Compares each state of storage with the one before."""
+    """Compares each state of storage with the previous one."""
 
     def __init__(self, files: Files, ttl_ms: int) -> None:
         self._files = files
@@ -56,7 +56,7 @@ class Judge:
         self.log: list[dict[str, Any]] = []
 
     def registered(self, query: int) -> dict[int, int]:
-        """Map task to attempt, as the outcome names them; none if it is not COMMITTED."""
+        """Return the registered attempt of each map task; none if the outcome is not COMMITTED."""
         step = self.outcomes.get(query, {}).get("step") or {"registered": ()}
         return {m: a for first, last, a in step["registered"] for m in range(first, last + 1)}
 
@@ -72,11 +72,11 @@ class Judge:
 
     @property
     def paths(self) -> Set[str]:
-        """The files that there were at the last look."""
+        """The files at the time of the last call of `look`."""
         return self._before.keys()
 
     def visible(self, number: int) -> set[int]:
-        """A step and all that a reader sees with it."""
+        """Return the steps of the snapshot as of a step."""
         found: set[int] = set()
         while number:
             base = self.log[number - 1]["base"]
@@ -85,9 +85,9 @@ class Judge:
         return found
 
     def needed(self, claims: Iterable[str], *, unread: bool = False) -> set[int]:
-        """What the newest versions show, holds keep, and consumers have not read.
+        """Return the steps that newest versions, holds and consumers need.
 
-        With `unread` also what retention may keep for a consumer that has read nothing yet.
+        With `unread`, add the steps that retention may keep for a consumer that has read nothing.
         """
         newest = self.log[-1]["version"] if self.log else 0
         found = {s["step"] for s in self.log if s["version"] > newest - KEPT_VERSIONS}
@@ -96,7 +96,7 @@ class Judge:
             if "/holds/" in path:
                 found |= self.visible(step)
             elif step == 0 and not unread:
-                # It begins with the snapshot that it meets.
+                # A consumer that has read nothing begins with the present snapshot.
                 found |= self.visible(len(self.log))
             else:
                 found |= set(range(step + 1, len(self.log) + 1))
@@ -104,7 +104,7 @@ class Judge:
         return found.union(*(self.visible(step) for step in rollbacks if step))
 
     def look(self, now: int, may_be_lost: Callable[[int], bool], claims: Iterable[str]) -> None:
-        """Everything that must hold, at this moment, after whatever was done last."""
+        """Check all invariants against the present files."""
         if self._files == self._before:
             return
         self._check_outcomes(may_be_lost)
@@ -156,7 +156,7 @@ class Judge:
         assert found == rows_of(query, self.registered(query)), f"step {step['step']}"
 
     def _check_removed(self, now: int, needed: set[int]) -> None:
-        """Of a finished query only what is stale goes, past the TTL; of a running one, nothing."""
+        """Check that gc deleted only stale and expired files, no earlier than allowed."""
         steps = {step["body"]["query"]: step for step in self.log}
         for path in self._before.keys() - self._files.keys():
             if not path.startswith("shuffle/"):
@@ -171,7 +171,7 @@ class Judge:
                 assert outcome["at_ms"] + self._ttl_ms <= now, f"{path} went too early"
 
     def _check_committed(self, needed: set[int]) -> None:
-        """What was read once reads the same as long as its bytes are these."""
+        """Check that needed committed files are unchanged, and other steps right or expired."""
         steps = {step["body"]["query"]: step for step in self.log}
         for query, files in self.kept.items():
             step = steps.get(query)
@@ -182,9 +182,9 @@ class Judge:
                 self._check_rows(step)
 
     def check_at_rest(self, opened: set[int], granted: set[str], claims: set[str]) -> None:
-        """Check that, after everything is finished and gc has run, only needed files are left.
+        """Check that only needed files are left after all processes have ended and gc has run.
 
-        `granted` are the claims that must be respected, `claims` all that are on storage.
+        gc must respect the claims in `granted`; `claims` are all claims on storage.
         """
         assert opened == self.outcomes.keys(), "a query never ended"
         published = {step["body"]["query"] for step in self.log}

@@ -1,4 +1,4 @@
-"""The time by which gc decides, on a machine whose clock is ahead."""
+"""The clock that gc trusts on a machine whose own clock is ahead."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def s3_place(s3: Any) -> Place:
 
 @pytest.fixture
 def ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This machine's clock is more than an hour ahead of everybody else's."""
+    """Set this machine's clock more than an hour ahead of all others."""
     monkeypatch.setattr(ids, "time", FakeTime(now_ms() + HOUR_MS + 60_000))
 
 
@@ -60,7 +60,7 @@ def test_a_clock_that_is_ahead_takes_no_file_from_a_live_writer(
 
 
 class OtherClock(Store):
-    """A store whose own clock is a number of milliseconds ahead of this machine's, or unknown."""
+    """A store whose clock is `ahead_ms` ahead of this machine's clock, or unknown."""
 
     ahead_ms: int | None = None
 

@@ -34,7 +34,7 @@ def local(root: str) -> Scene:
 
 
 def stale_step(scene: Scene, directories: int) -> int:
-    """A step with one registered attempt and many stale ones of its map task and of others."""
+    """Write a step with one registered attempt and many stale attempts of 50 map tasks."""
     query = scene.begin()
     output = scene.attempt(query)
     for number in range(directories):
@@ -81,7 +81,7 @@ def test_ten_times_the_directories_take_no_more_memory(
 ) -> None:
     monkeypatch.setattr(deletion, "_PAGE_FILES", 50)
     peaks = []
-    # The first run also pays for what Python allocates once.
+    # The first run also includes one-time allocations of Python.
     for directories in (60, 60, 600):
         scene = Scene(Place(str(tmp_path / f"{len(peaks)}")))
         TREES[kind](scene, directories)
@@ -90,7 +90,7 @@ def test_ten_times_the_directories_take_no_more_memory(
         assert report.attempts == dry_report.attempts >= directories - 2
         assert report.problems == [] and report.files == dry_report.files
         peaks.append(max(dry, real))
-    # The paths alone would be more.
+    # The paths alone would take more memory.
     assert peaks[2] < peaks[1] + 540 * 2 * 50
 
 
@@ -120,7 +120,7 @@ def test_very_many_problems_are_counted_and_only_the_first_are_kept() -> None:
     assert (len(report.problems), report.problems[-1], report.more_problems) == (1000, "999", 500)
 
 
-# --- crashes and company ----------------------------------------------------------------------
+# --- crashes and foreign files ----------------------------------------------------------------
 
 
 class Dead(BaseException):
@@ -150,7 +150,7 @@ def test_a_gc_run_without_records_that_dies_anywhere_is_finished_by_the_next(
         try:
             collect_garbage(Mortal(str(root)), ttl_ms=0, now=LATER, rule=rule)
         except Dead:
-            # What lost its `index.json` before its last file is no attempt to FFQ's rule.
+            # FFQ's rule skips an attempt without `index.json`, so that file must be deleted last.
             report = collect_garbage(Store(str(root)), ttl_ms=0, now=LATER, rule=rule)
             assert report.files == 4 - survived
         else:

@@ -26,7 +26,7 @@ SCHEMA = pa.schema([("k", pa.int64())])
 
 @dataclass(frozen=True)
 class Attempt:
-    """What an attempt's directory holds; `index` is whole, broken or missing."""
+    """The content of an attempt's directory; `index` is whole, broken or missing."""
 
     number: int
     created_at_ms: int
@@ -53,7 +53,7 @@ def gc(root: Path, rule: str = "registered", now: int = NOW) -> GcReport:
 
 
 def ffq_keeps(attempts: list[Attempt]) -> set[int]:
-    """FFQ's rule as its description has it."""
+    """Return the attempts that FFQ keeps, by the description of its rule."""
     largest = max(attempt.number for attempt in attempts)
     return {
         attempt.number
@@ -65,7 +65,7 @@ def ffq_keeps(attempts: list[Attempt]) -> set[int]:
 
 
 def safe_keeps(attempts: list[Attempt]) -> set[int]:
-    """The same, except that the largest *complete* attempt is the one that always stays."""
+    """Return the attempts that the safe rule keeps: always the largest *complete* attempt."""
     complete = [attempt.number for attempt in attempts if attempt.index == "whole"]
     return {
         attempt.number

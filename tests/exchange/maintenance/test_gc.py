@@ -157,7 +157,7 @@ def test_the_outcome_is_won_before_anything_is_deleted(root: str) -> None:
     assert verbs == ["create"] + ["delete"] * (len(verbs) - 1) and len(verbs) > 1
 
 
-# --- what nobody opened -----------------------------------------------------------------------
+# --- data without a query's record ------------------------------------------------------------
 
 
 def test_data_without_a_query_record_goes_past_the_ttl_if_its_number_is_ours(scene: Scene) -> None:

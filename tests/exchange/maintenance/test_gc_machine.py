@@ -1,4 +1,4 @@
-"""gc beside writers, zombies, rollbacks, consumers, holds and crashes, in any interleaving."""
+"""gc concurrent with writers, zombies, rollbacks, consumers, holds and crashes, in random order."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ MAP_TASKS = 2
 DRIVERS = st.integers(0, 2)
 ANY = st.integers(0, 11)
 KINDS = st.sampled_from(["attempt", "commit", "end", "read", "lease", "gc"])
-# A process that is moved stops just before such an operation.
+# A process advances until just before an operation with such a name.
 STOPS = st.sampled_from(
     ["create _ffq/queries", "create _ffq/steps", "delete", "list", "read", "write", "never"]
 )
@@ -59,7 +59,7 @@ EXPIRY_STOPS = st.sampled_from(
 )
 LEASE_SECONDS = 1
 START = 1_800_000_000_000
-# Longer than twice the age of any query: what was settled is looked at again.
+# Longer than twice the age of any query, so that gc checks every query again.
 LONG = 1000 * leases.UNLEASED_MS
 _ALLOWED = (Killed, Fenced, AlreadyCommitted, QueryEnded)
 
@@ -69,7 +69,7 @@ has_processes = precondition(lambda self: self.alive())
 
 @dataclass
 class Query:
-    """A query as the test knows it."""
+    """The state of a query, as the test expects it."""
 
     record: QueryRecord
     outputs: dict[int, list[AttemptOutput]] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Query:
 
 
 class GcMachine(RuleBasedStateMachine):
-    """One exchange, any number of everybody."""
+    """One exchange, with any number of concurrent processes."""
 
     transitions = 0
 
@@ -104,7 +104,7 @@ class GcMachine(RuleBasedStateMachine):
         return [process for process in self.processes if not process.done]
 
     def begin(self, mode: str, driver: int) -> Query:
-        """Drivers 1 and 2 hold a lease; the queries of 0 have none."""
+        """Begin a query. Drivers 1 and 2 have a lease, driver 0 has none."""
         record = QueryRecord(0, f"driver-{driver}", 0, mode, 0, LEASE_SECONDS if driver else 0)
         if driver:
             self.lease(Query(record)).finish()
@@ -120,7 +120,7 @@ class GcMachine(RuleBasedStateMachine):
         return self.process(lambda store: leases.renew(store, initiator, LEASE_SECONDS))
 
     def attempt(self, query: Query, number: int) -> Process:
-        """A task's attempt: may end in time, too late, or never; the directory is its own."""
+        """Start an attempt with its own directory; it may end in time, too late, or never."""
         self.attempts += 1
         map_task, attempt = number % MAP_TASKS, self.attempts
 
@@ -133,7 +133,7 @@ class GcMachine(RuleBasedStateMachine):
         return self.process(work)
 
     def commit(self, query: Query, number: int) -> Process:
-        """Of twin attempts one counts; a second commit may choose another."""
+        """Commit one output of each map task; a second commit may choose another attempt."""
         chosen = [outputs[number % len(outputs)] for outputs in query.outputs.values()]
 
         def work(store: Store) -> int:
@@ -143,7 +143,7 @@ class GcMachine(RuleBasedStateMachine):
         return self.process(work)
 
     def end(self, query: Query, number: int) -> Process:
-        """An abort, after a request to cancel or without."""
+        """Abort a query, with or without a request to cancel it."""
 
         def work(store: Store) -> None:
             if number % 2:
@@ -178,7 +178,7 @@ class GcMachine(RuleBasedStateMachine):
         return process
 
     def consume(self, number: int) -> Process | None:
-        """Start a consumer, or let it read what it has not read: then nothing may be missing."""
+        """Start a consumer, or let it read all unread steps, of which none may be missing."""
         name = f"c{number % 2}"
         path = f"_ffq/consumers/{name}.json"
         if self.claims.is_asking(path):
@@ -192,24 +192,24 @@ class GcMachine(RuleBasedStateMachine):
         return process
 
     def some_step(self, number: int) -> int:
-        """A step of the log; of an empty one, a step that does not exist."""
+        """Choose a step of the log, or a step that does not exist if the log is empty."""
         return number % max(len(self.judge.log), 1) + 1
 
     def recent(self, which: int) -> Query:
-        """One of the last few: only they are of interest to anybody but zombies."""
+        """Choose one of the last three queries, so that processes meet."""
         few = list(self.opened.values())[-3:]
         return few[which % len(few)]
 
     @rule(mode=MODES, driver=DRIVERS, sleeps=st.booleans())
     def open_query(self, mode: str, driver: int, sleeps: bool) -> None:
-        """The driver may then sleep until it counts as lost."""
+        """Open a query; its driver may then sleep until the query counts as lost."""
         self.attempt(self.begin(mode, driver), 0).finish()
         if sleeps:
             self.pass_time(leases.UNLEASED_MS)
 
     @rule(mode=MODES, driver=DRIVERS)
     def write_step(self, mode: str, driver: int) -> None:
-        """A write that nothing disturbs."""
+        """Write a step without interruption."""
         query = self.begin(mode, driver)
         self.attempt(query, 0).finish()
         self.commit(query, 0).finish()
@@ -217,12 +217,12 @@ class GcMachine(RuleBasedStateMachine):
     @has_queries
     @rule(which=ANY, number=ANY, kind=KINDS, until=STOPS)
     def start(self, which: int, number: int, kind: str, until: str) -> None:
-        """Any process, up to just before an operation of this kind, or to its end."""
+        """Start a process and run it to its end, or to just before an operation of this kind."""
         getattr(self, kind)(self.recent(which), number).advance_to(until)
 
     @rule(driver=DRIVERS, number=ANY, kind=RIVALS, stop=GC_STOPS, until=RIVAL_STOPS)
     def wake_during_gc(self, driver: int, number: int, kind: str, stop: str, until: str) -> None:
-        """A driver that counts as lost resumes while gc is about to fence its query."""
+        """Resume a driver that counts as lost while gc is about to fence its query."""
         query = self.begin("append", driver)
         self.attempt(query, 0).finish()
         self.pass_time(leases.UNLEASED_MS)
@@ -234,7 +234,7 @@ class GcMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.judge.log)
     @rule(number=ANY, kind=CLAIMS, until=CLAIM_STOPS)
     def claim(self, number: int, kind: str, until: str) -> None:
-        """Somebody asks for old steps."""
+        """Let a process claim old steps."""
         process = getattr(self, kind)(number)
         if process is not None:
             process.advance_to(until)
@@ -242,7 +242,7 @@ class GcMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.judge.log)
     @rule(replaces=st.integers(0, 3), number=ANY, kind=CLAIMS, stop=EXPIRY_STOPS, until=CLAIM_STOPS)
     def claim_during_gc(self, replaces: int, number: int, kind: str, stop: str, until: str) -> None:
-        """A process asks for old steps while gc deletes the ones that are not needed."""
+        """Let a process claim old steps while gc deletes the steps that are not needed."""
         for _ in range(replaces):
             self.write_step("replace", 0)
         self.everything_holds()
@@ -253,7 +253,7 @@ class GcMachine(RuleBasedStateMachine):
 
     @rule(number=ANY)
     def let_go(self, number: int) -> None:
-        """A hold is released, or a consumer forgotten; in two of three cases nothing happens."""
+        """Release a hold or forget a consumer; in two of three cases do nothing."""
         name = ("h0", "c0", "c1")[number // 3 % 3] if number % 3 == 0 else ""
         path = f"_ffq/{'holds' if name[:1] == 'h' else 'consumers'}/{name}.json"
         if name and not self.claims.is_asking(path):
@@ -266,7 +266,7 @@ class GcMachine(RuleBasedStateMachine):
         self.clock.now += milliseconds
 
     def is_live(self, record: QueryRecord) -> bool:
-        """By the test's own account of the lease that is on storage now."""
+        """Return whether the lease on storage is in force, computed without the code under test."""
         since = record.created_at_ms
         if not record.lease_seconds:
             return self.clock.now < since + leases.UNLEASED_MS
@@ -307,7 +307,7 @@ class GcMachine(RuleBasedStateMachine):
         self.judge.look(self.clock.now, lambda query: known[query].lapsed, self.claims.granted)
 
     def find_rollbacks(self) -> None:
-        """A rollback opens its query by itself."""
+        """Add the queries that rollbacks have opened."""
         for path in self.files.keys() - self.judge.paths:
             name = path.removeprefix("_ffq/queries/").removesuffix(".json")
             if name.isdecimal() and int(name) not in self.opened:
@@ -326,7 +326,7 @@ class GcMachine(RuleBasedStateMachine):
             self.patch.stop()
 
     def rest(self) -> None:
-        """After all processes have died and all leases have lapsed, read once and run gc twice."""
+        """Read once and run gc twice, after all processes have died and all leases have expired."""
         self.pass_time(LONG)
         store = open_store(self.files)
         if not self.opened:

@@ -1,4 +1,4 @@
-"""Interleavings of gc with writers that once lost rows or leaked bytes, replayed exactly."""
+"""Exact replays of interleavings of gc and writers that once lost rows or leaked files."""
 
 from __future__ import annotations
 

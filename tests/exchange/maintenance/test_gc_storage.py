@@ -1,4 +1,4 @@
-"""gc and storage: few requests, abandoned files, two runs at once."""
+"""gc and storage: few requests, abandoned files, two concurrent runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def s3_place(s3: Any) -> Place:
 
 
 def watch(store: Store) -> Counter[str]:
-    """How often each request to S3 is made from now on."""
+    """Return a counter of the requests to S3 from now on."""
     seen: Counter[str] = Counter()
     client = store._backend.client
     client.connect()
@@ -54,7 +54,7 @@ def test_2500_files_of_a_lost_query_go_in_3_requests(s3_place: Place) -> None:
     report = scene.gc(now_ms() + 2 * DAY_MS)
     assert report.files == 2500 and scene.data() == set()
     assert seen["DeleteObjects"] == 3
-    # The pending marker of the fenced query.
+    # One more request may delete the marker of the fenced query.
     assert seen["DeleteObject"] <= 1
 
 
@@ -123,11 +123,11 @@ def test_leftovers_that_may_not_be_listed_are_reported_and_stop_nothing(root: st
     assert "AccessDenied" in problem and scene.data(ended.query) == set()
 
 
-# --- at once ----------------------------------------------------------------------------------
+# --- concurrent runs --------------------------------------------------------------------------
 
 
 def fill(scene: Scene) -> set[tuple[str, int]]:
-    """Every kind of garbage; what must be left of it all."""
+    """Make every kind of garbage; return the data files that gc must keep."""
     for _ in range(3):
         scene.write("replace")
     steps = [scene.twins()[0] for _ in range(3)]

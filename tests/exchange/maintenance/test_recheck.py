@@ -1,4 +1,4 @@
-"""Recheck times: gc checks an old query without stale attempts again when it is twice as old."""
+"""Recheck times: gc checks an old query without stale attempts again only at twice its age."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def local(root: str) -> Scene:
 
 
 def versions(scene: Scene) -> list[StepRecord]:
-    """Four versions of two steps each."""
+    """Write four versions of two steps each."""
     steps = []
     for _ in range(4):
         steps += [scene.write("replace"), scene.write()]
@@ -130,7 +130,7 @@ def test_an_expiry_that_dies_anywhere_is_finished_by_the_next(root: str, survive
         pass
 
     class Mortal(Store):
-        """Dies before a change, also in the middle of many."""
+        """Dies before a change, even in the middle of a bulk deletion."""
 
         changes = survived
 

@@ -1,4 +1,4 @@
-"""Verification finds every damage to a part: flipped bits, cut, swapped and missing files."""
+"""Verification finds every damage to a part: flipped bits, and cut, swapped or missing files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def rows(count: int) -> pa.RecordBatch:
 
 
 class Damaged:
-    """A small exchange and one of its parts, which is damaged and restored."""
+    """A small exchange, and one of its parts, which tests damage and restore."""
 
     def __init__(
         self,
@@ -58,13 +58,13 @@ class Damaged:
         assert self.is_packed == (len(self.good) < len(self.whole)) == (self.start > 0)
 
     def read(self, verify: str) -> int:
-        """The number of rows that the product's reader gives out of the part."""
+        """Read the part and return its number of rows."""
         schema = self.snapshot.exchange.schema
         batches = read_parts(self.snapshot.store, self.part, schema, ReadOptions(verify=verify))
         return sum(batch.num_rows for batch in batches)
 
     def flips(self) -> Iterator[tuple[int, int]]:
-        """Every bit of the file, flipped while it is looked at."""
+        """Flip each bit of the part in turn, while the caller handles the yielded position."""
         descriptor = os.open(self.file, os.O_WRONLY)
         try:
             for position, byte in enumerate(self.good):
@@ -153,18 +153,18 @@ def test_two_parts_that_were_swapped_are_noticed(damaged: Damaged) -> None:
     assert damaged.exchange.verify().ok
 
 
-# --- the cut that Arrow itself does not notice ------------------------------------------------
+# --- cuts that Arrow itself does not detect ---------------------------------------------------
 
 
 def message_boundaries(*batches: pa.RecordBatch) -> list[int]:
-    """Where a stream of these batches may be cut and still be a stream."""
+    """Return the lengths to which a stream of these batches can be cut and stay readable."""
     heads = [ffq.stream(*batches[: count + 1]) for count in range(len(batches))]
     end = 8
     return [len(ffq.stream(batches[0].slice(0, 0))) - end, *(len(head) - end for head in heads)]
 
 
 def test_a_stream_cut_between_messages_is_noticed(tmp_path: Path) -> None:
-    """Also where the file has its old size again: the rows are counted."""
+    """The row count reveals the cut, even if the file is padded to its old size."""
     batches = [rows(5), rows(3), rows(4)]
     place = ffq.write_v1(tmp_path, (7, 0, 0, 1), {0: batches})
     part, exchange = place / "part-0.ipc", Exchange(str(tmp_path))
@@ -182,7 +182,7 @@ def test_a_stream_cut_between_messages_is_noticed(tmp_path: Path) -> None:
 
 
 def test_bits_of_a_part_without_checksum_never_escape_as_another_error(tmp_path: Path) -> None:
-    """FFQ's version 1 has no checksum: a bit may go unnoticed, but the rows are all there."""
+    """FFQ's version 1 has no checksum: a flipped bit may stay undetected, but no row is missing."""
     place = ffq.write_v1(tmp_path, (7, 0, 0, 1), {0: [rows(5)]})
     part, exchange = place / "part-0.ipc", Exchange(str(tmp_path))
     good = part.read_bytes()
@@ -238,7 +238,7 @@ def test_verify_finds_an_index_that_lists_other_parts(root: str) -> None:
 
 
 def test_verify_finds_rows_in_the_wrong_partition(root: str) -> None:
-    """The records agree with the files, and yet a look-up would miss rows."""
+    """Files and records agree, but a look-up would miss the misplaced rows."""
     damaged = Damaged(root)
     record = Path(root) / "_ffq/exchange.json"
     record.write_bytes(record.read_bytes().replace(b'"partitions": 3', b'"partitions": 7'))

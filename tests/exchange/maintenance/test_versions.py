@@ -28,7 +28,7 @@ from ffq_spark.store import Store
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checkpoints of four steps and more, so that short histories have some."""
+    """Make log checkpoints of 4, 8, 16, … steps, so that short logs have some."""
     monkeypatch.setattr(log_spans, "FIRST_SIZE", 4)
     monkeypatch.setattr(log_spans, "GROWTH", 2)
 
@@ -49,7 +49,7 @@ def rows(store: Store, **options: Any) -> Rows:
     return Rows(tuple(row.values()) for batch in batches for row in batch.to_pylist())
 
 
-# --- what a rollback does ------------------------------------------------------------------------
+# --- rollbacks -----------------------------------------------------------------------------------
 
 
 def test_a_rollback_brings_a_snapshot_back_as_a_new_step(place: Place) -> None:
@@ -144,7 +144,7 @@ def test_a_step_that_restores_itself_or_a_later_one_is_refused(
         rows(scene.store)
 
 
-# --- any history, with retention -----------------------------------------------------------------
+# --- random histories with retention -------------------------------------------------------------
 
 
 @settings(max_examples=40)
@@ -201,11 +201,11 @@ def test_a_version_within_its_retention_keeps_what_it_restores(scene: Scene) -> 
     assert scene.gc(replaced + 1000, retention_ms=1000).expired == [1, 3]
 
 
-# --- whoever dies or races -----------------------------------------------------------------------
+# --- crashes and races ---------------------------------------------------------------------------
 
 
 def kill_points(files: Files, work: Callable[[Store], Any]) -> Iterator[Files]:
-    """What a process leaves that is killed before its first operation, its second, and so on."""
+    """Yield the files that remain if the process is killed before its 1st, 2nd, … operation."""
     operations = 0
     while True:
         copy = dict(files)
@@ -233,7 +233,7 @@ def test_a_rollback_killed_anywhere_leaves_both_versions_or_one(files: Files, sc
         assert rows(store) == found
         assert rows(store, as_of_step=3) == before
         assert len(versions(store)) == (3 if found == after else 2)
-        # Nothing that it left behind stands in the way of the next one.
+        # Nothing that the killed rollback left behind prevents the next one.
         step = rollback(store, 2)
         assert step.step == (5 if found == after else 4)
         assert rows(store) == after
@@ -245,7 +245,7 @@ def test_a_rollback_killed_anywhere_leaves_both_versions_or_one(files: Files, sc
 def test_a_rollback_killed_anywhere_survives_gc_before_it_is_published(
     files: Files, scene: Scene
 ) -> None:
-    """Its hold speaks for it: the steps that it restores would be the first to go."""
+    """The rollback's hold keeps the steps that it restores, which gc would otherwise delete."""
     first = scene.write()
     for _ in range(3):
         last = scene.write("replace")

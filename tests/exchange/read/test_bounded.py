@@ -1,4 +1,4 @@
-"""Parts and batches larger than what may be held: the same rows, all of them checked."""
+"""Parts and batches above the memory limits are read completely, and verified completely."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ def test_rows_are_the_same_whatever_may_be_held(
             assert limit < fixed or max(b.nbytes for b in found) <= limit
 
 
-# --- what storage may hold instead of a part ---------------------------------------------------
+# --- damaged parts -----------------------------------------------------------------------------
 
 
 def one_part(root: Path, data: bytes, rows: int, batches: int = 1) -> None:
-    """A root as FFQ version 1 leaves it, with this one part."""
+    """Write a root as FFQ version 1 does, with this one part."""
     id = (7, 0, 0, 1)
     place = root / ffq.directory(id)
     place.mkdir(parents=True)
@@ -84,7 +84,7 @@ def one_part(root: Path, data: bytes, rows: int, batches: int = 1) -> None:
 def test_a_number_of_rows_that_the_buffers_do_not_have_is_an_error(
     tmp_path: Path, compression: str | None
 ) -> None:
-    """Asking such a batch for its size reads beyond its buffers."""
+    """Computing the size of such a batch would read beyond its buffers."""
     rows, wrong = 4_243, 2_000_000_000
     batch = pa.record_batch({"id": range(rows), "tags": [["a", "b"]] * rows})
     sink = pa.BufferOutputStream()
@@ -125,7 +125,7 @@ def test_a_frame_is_what_its_chunk_says_whatever_may_be_held(tmp_path: Path, lim
         part.write_bytes(good[:position] + bytes([good[position] ^ 1]) + good[position + 1 :])
         with pytest.raises(CorruptPart):
             list(bounded(str(tmp_path), Limits(limit)))
-    # All bytes are counted, and yet the last frame has no checksum.
+    # The size of the part is right, but the index has no checksum of the last frame.
     frames = [(ffq.frame(ffq.stream(batch)), batch.num_rows, 1) for batch in batches]
     entry = json.loads(ffq.entry_v2(0, f"{ffq.directory(id)}/part-0.ipc", "none", frames))
     entry["chunks"].pop()

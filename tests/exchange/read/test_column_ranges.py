@@ -1,4 +1,4 @@
-"""A read of some columns gives the same rows from fewer bytes, of which it verifies every one."""
+"""A read of some columns returns the same rows from fewer bytes, and verifies each of them."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ NAMES = [f"c{number}" for number in range(6)]
 
 @pytest.fixture
 def every_part_has_a_directory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is too small: parts of a few rows are read as large ones are."""
+    """Remove the size limits, so that parts of a few rows are read by columns."""
     monkeypatch.setattr(columns, "LEAST_BATCH_BYTES", 0)
     monkeypatch.setattr(columns, "_LEAST_COLUMN_BYTES", 0)
     monkeypatch.setattr(column_ranges, "LOCAL", Thrift(enough=1, least_half=1, max_gap=0))
 
 
-# --- the same rows ----------------------------------------------------------------------------
+# --- rows -------------------------------------------------------------------------------------
 
 
 @st.composite
@@ -109,7 +109,7 @@ def write(place: Place, batch: pa.RecordBatch, **options: Any) -> Exchange:
 
 @pytest.mark.parametrize("layout", ["parts", "packed"])
 def test_few_columns_are_few_bytes_on_every_storage(place: Place, layout: str) -> None:
-    """On remote storage a part must be worth it, so these are of some size."""
+    """The parts are large enough to be read by columns on remote storage."""
     exchange = write(place, wide(80_000), layout=layout)
     every, some = ReadTotals(), ReadTotals()
     whole = exchange.read(totals=every).read_all()
@@ -123,7 +123,7 @@ def test_few_columns_are_few_bytes_on_every_storage(place: Place, layout: str) -
 def test_a_part_costs_a_request_for_its_tail_and_one_for_each_span(s3: Any) -> None:
     place = Place(f"s3://{s3.bucket}/columns", s3.storage_options)
     exchange = write(place, wide(80_000), partitions=1)
-    # k lies beside the head; c7 and c8 are one span, c14 is another.
+    # k lies next to the head; c7 and c8 form one span, c14 another.
     for chosen, requests in ((["k"], 2), (["c7", "c8"], 3), (["c7", "c8", "c14"], 4), (None, 1)):
         totals = ReadTotals()
         with counted_requests() as counted:
@@ -196,7 +196,7 @@ def test_sorted_parts_are_merged_from_the_columns_alone(root: str, in_memory: in
 
 
 class Damaged:
-    """A part of a few rows in two batches, of which two columns are read."""
+    """A part of a few rows in two batches; reads use two of its columns."""
 
     def __init__(self, root: str, layout: str, compression: str) -> None:
         options = WriteOptions(
@@ -222,7 +222,7 @@ class Damaged:
         return sum(batch.num_rows for batch in self.batches(verify))
 
     def used(self) -> list[bool]:
-        """For each byte of the part whether the read needs it."""
+        """Return for each byte of the part whether the read needs it."""
         schema = self.snapshot.exchange.schema
         start, end = self.part.offset, self.part.offset + self.part.bytes
         tail = pa.py_buffer(self.good[end - self.part.tail_bytes : end])
@@ -234,7 +234,7 @@ class Damaged:
         return needed
 
     def flips(self) -> Iterator[int]:
-        """Every byte of the part, changed while it is looked at."""
+        """Change each byte of the part in turn, while the caller handles the yielded position."""
         descriptor = os.open(self.file, os.O_WRONLY)
         try:
             for position in range(self.part.bytes):

@@ -1,4 +1,4 @@
-"""A part has as many rows as were committed, in valid batches, or it is an error."""
+"""A part must have the committed number of rows in valid batches, or reading it is an error."""
 
 from __future__ import annotations
 

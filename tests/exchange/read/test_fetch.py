@@ -1,4 +1,4 @@
-"""The bytes of parts come verified, in order, and from nowhere but the exchange's data."""
+"""The bytes of parts are verified, in order, and only from the exchange's data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COLUMNS = Selection(SCHEMA, ["k"], local=True)
 
 @pytest.fixture
 def store(root: str) -> Store:
-    """One file of two parts of five bytes each."""
+    """Write one file with two parts of five bytes."""
     store = Store(root)
     store.write(FILE, [b"firstother"])
     return store

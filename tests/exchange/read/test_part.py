@@ -1,4 +1,4 @@
-"""Rows of a table of parts, whatever columns the table has."""
+"""Rows of a table of parts, with different sets of columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Large parts are compared with the manifest, then read again in pieces that are compared too."""
+"""Large parts are verified as a whole, and verified again when they are read in pieces."""
 
 from __future__ import annotations
 

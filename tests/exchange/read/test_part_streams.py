@@ -1,4 +1,4 @@
-"""The bytes of a part are cut into streams of a batch each, also where damage made up sizes."""
+"""A part's bytes are divided into streams of one batch each, even if sizes in it are damaged."""
 
 from __future__ import annotations
 

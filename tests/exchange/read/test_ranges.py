@@ -1,4 +1,4 @@
-"""Ranges cover the parts exactly, and join what lies together."""
+"""Ranges cover every part exactly once, and join neighbouring parts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def ranges(rows: list[tuple[str, int, int]], limit: int) -> list[tuple[str, int,
 
 @st.composite
 def parts(draw: st.DrawFn) -> list[tuple[str, int, int]]:
-    """Parts of a few packed files, some left out, in any order."""
+    """Generate parts of a few packed files, in any order and with gaps."""
     found = []
     for file in "abc":
         offset = 0

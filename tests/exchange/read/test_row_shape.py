@@ -1,4 +1,4 @@
-"""Rows have the columns and types that a read asks for, whatever the parts have."""
+"""Rows have the columns and types that the read requests, for any columns of the parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Z-sets in an exchange: what is read is what the weights amount to."""
+"""Z-sets in an exchange: a consolidated read returns each row with the sum of its weights."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def check(steps: list[list[Any]]) -> None:
 
 
 def floats(bits: int, *patterns: int) -> pa.Array:
-    """Floats by their bits: pyarrow and Python make one NaN of all."""
+    """Make floats from bits, because pyarrow and Python would make all NaNs equal."""
     values = np.array(patterns, f"u{bits // 8}").view(f"f{bits // 8}")
     return pa.array(values)
 
@@ -109,7 +109,7 @@ def key_column(bits: int, form: str) -> pa.Array:
 def test_float_keys_that_are_equal_meet_whatever_their_bits(
     root: str, hash: str, form: str, bits: int
 ) -> None:
-    """0.0 and -0.0 are one key, all NaNs are one, and 1.0 is another."""
+    """0.0 and -0.0 are one key, all NaNs are another, and 1.0 is a third."""
     column = key_column(bits, form)
     batch = pa.record_batch({"k": column, "w": [1, -1, 2, -1, -1, 1]})
     options = WriteOptions(keys=("k",), partitions=64, hash=hash, weight_column="w")
@@ -136,7 +136,7 @@ def test_ffq_places_the_rows_of_other_exchanges_by_their_bits(root: str) -> None
 
 
 def test_rows_of_a_z_set_that_lie_apart_are_found(root: str) -> None:
-    """FFQ's own writers place a float by its bits; their attempts cannot be part of a Z-set."""
+    """FFQ's own writers place floats by their bits, so their attempts are refused in a Z-set."""
     batch = pa.record_batch({"k": key_column(64, "float"), "w": [1] * 6})
     options = WriteOptions(keys=("k",), partitions=64, hash="ffq", weight_column="w")
     store = Store(root)

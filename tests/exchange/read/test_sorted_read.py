@@ -1,4 +1,4 @@
-"""Sorted parts are read as one sorted stream, however many there are and wherever they wait."""
+"""Any number of sorted parts are read as one sorted stream, from memory or from disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scale model: by hand where numbers are small, against a real S3 server where they count."""
+"""The cost model, compared with small examples and with the requests to a real S3 server."""
 
 from __future__ import annotations
 
@@ -116,12 +116,12 @@ def test_packed_never_asks_for_more(maps: int, partitions: int, part: int, tasks
     parts, packed = (estimate(replace(shape, layout=layout)) for layout in LAYOUTS)
     assert packed.objects <= parts.objects and packed.read_tasks == parts.read_tasks
     assert packed.read_data.get <= parts.read_data.get
-    # A task reads something of each map task's object.
+    # Each task reads a part of every map task's object.
     assert packed.read_data.get >= min(packed.read_tasks, partitions) * maps
 
 
 class Asked:
-    """A store that is asked for ranges, counts them and has none."""
+    """A store without data that counts the requested ranges."""
 
     ranges = 0
 
@@ -141,7 +141,7 @@ class Asked:
 def test_the_model_counts_the_ranges_of_any_shape(
     maps: int, partitions: int, part: int, tasks: int
 ) -> None:
-    """Of tasks of any size: a larger one joins more neighbours, and never asks for more."""
+    """The counts agree for tasks of any size."""
     shape = Shape(maps, partitions, maps * partitions * part, "packed", tasks=tasks)
     rows = [(p, m) for p in range(partitions) for m in range(maps)]
     columns = {
@@ -164,7 +164,7 @@ def test_the_model_counts_the_ranges_of_any_shape(
 def write(
     store: Store, options: WriteOptions, batch: pa.RecordBatch = SMALL, maps: int = MAPS
 ) -> StepRecord:
-    """A step of several map tasks, each with rows of every partition."""
+    """Write a step of several map tasks, each with rows of every partition."""
     exchange = prepare(store, options, batch.schema)
     job = WriteJob.of(exchange, Ledger(store).begin("append", "test"), options)
     outputs = [write_attempt(store, job, number, 1, [batch]) for number in range(maps)]
@@ -174,7 +174,7 @@ def write(
 
 
 def read(store: Store, options: ReadOptions) -> int:
-    """All rows of the exchange, task by task; how many tasks."""
+    """Read all rows of the exchange, task by task; return the number of tasks."""
     snapshot = take_snapshot(store, options)
     tasks = read_tasks(snapshot.parts(), options)
     schema = snapshot.exchange.schema
@@ -190,7 +190,7 @@ def within(counted: Requests, most: Requests) -> bool:
 
 @pytest.mark.parametrize("layout", ["parts", "packed"])
 def test_the_model_counts_what_a_server_is_asked(s3: Any, layout: str) -> None:
-    """Exact for data; for records at most the stated constants."""
+    """The model is exact for data, and an upper bound for records."""
     place = (f"s3://{s3.bucket}/{uuid.uuid4().hex}", s3.storage_options)
     options = WriteOptions(keys=("k",), partitions=PARTITIONS, layout=layout)
     with counted_requests() as writing:
@@ -220,7 +220,7 @@ def test_the_model_counts_what_a_server_is_asked(s3: Any, layout: str) -> None:
 def test_the_model_counts_every_request_of_a_large_upload(
     proxied: Place, proxy: S3Proxy, layout: str
 ) -> None:
-    """40 MiB of one map task: packed they go up in three parts. Counted on the wire."""
+    """The proxy counts requests; packed, the 40 MiB of one map task are uploaded in three parts."""
     rows = 40 * 1024
     noise = pa.py_buffer(random.Random(0).randbytes(rows * 1024))
     noise = pa.Array.from_buffers(pa.binary(1024), rows, [None, noise])

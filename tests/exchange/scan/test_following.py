@@ -1,4 +1,4 @@
-"""Following the log: which steps a stream gets, in which portions, and where it rests."""
+"""Following the log: the steps that a stream reads, its batches, and its pauses."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def scene(root: str) -> Scene:
 
 
 def history(scene: Scene, modes: str) -> StepLog:
-    """Steps by letter: a appends, R replaces."""
+    """Write one step for each letter: `a` appends, `R` replaces."""
     for mode in modes:
         scene.write("replace" if mode == "R" else "append")
     return scene.ledger.log
 
 
 def portions(log: StepLog, latest: int, start: int = 0, **options: Any) -> list[int]:
-    """Where each batch ends until the stream has caught up."""
+    """Return the last step of each batch until the stream has caught up."""
     found = []
     while start < latest:
         end = next_end(log, start, latest, ReadOptions(**options))
@@ -59,12 +59,12 @@ def test_portions_are_limited_by_steps_and_by_bytes(scene: Scene) -> None:
 
 
 def test_the_beginning_is_a_snapshot(scene: Scene) -> None:
-    """What was replaced before the first batch is not given out, however small the portions."""
+    """Steps that were replaced before the first batch are not emitted, even in small batches."""
     log = history(scene, "aaRaRaa")
     assert portions(log, 7, max_steps_per_trigger=1) == [5, 6, 7]
     assert numbers(log, 0, 5) == [5]
     assert numbers(log, 0, 7) == [5, 6, 7]
-    # A batch that was planned before a replace came is the same when it is run again.
+    # A batch that was planned before a replace stays the same when it is run again.
     assert numbers(log, 0, 4) == [3, 4]
     assert numbers(log, 0, 2) == [1, 2]
 
@@ -84,7 +84,7 @@ def test_a_replace_on_the_way_fails_is_followed_or_skipped(scene: Scene) -> None
 @settings(max_examples=40)
 @given(st.text("aR", min_size=1, max_size=12), st.integers(0, 5), st.data())
 def test_every_step_comes_once_whatever_the_portions(modes: str, most: int, data: Any) -> None:
-    """Each stream gets what a batch reader saw at its beginning, then every step."""
+    """A stream reads the snapshot at its start, and then every step."""
     scene = Scene(Place(f"memory://follow-{now_ms()}-{id(data)}"))
     log = history(scene, modes)
     latest = len(modes)
@@ -175,7 +175,7 @@ def test_a_consumer_that_is_forgotten_holds_nothing(scene: Scene) -> None:
 
 
 def test_a_hold_that_comes_while_steps_expire_is_seen_or_refused(root: str) -> None:
-    """Whichever comes first: never a hold that was granted and then broken."""
+    """A hold that was granted is never broken, for any order of hold and expiry."""
     for moment in range(1, 60):
         scene = Scene(Place(f"{root}-{moment}"))
         history(scene, "aRaRaRa")
@@ -232,7 +232,7 @@ def test_streams_of_any_speed_rest_at_one_step(scene: Scene) -> None:
 
 
 def test_no_stream_passes_the_step_while_it_is_decided(scene: Scene) -> None:
-    """Steps come and streams look at every moment of a pause: none gets beyond its step."""
+    """Steps are added and streams read during a pause; no stream goes beyond the pause's step."""
     history(scene, "aa")
     positions: list[int] = []
 

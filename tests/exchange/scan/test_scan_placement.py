@@ -1,4 +1,4 @@
-"""What a planner may rely on: only what holds for every part of the snapshot."""
+"""The placement that a planner may rely on: it must hold for every part of the snapshot."""
 
 from __future__ import annotations
 

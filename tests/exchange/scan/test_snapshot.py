@@ -1,4 +1,4 @@
-"""A snapshot is decided once: which steps it has, and which parts a filter leaves of them."""
+"""A snapshot is taken once: its steps, and the parts that filters select."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ffq_spark.store import Store
 
 @pytest.fixture
 def store(root: str) -> Store:
-    """Steps 1 and 2, which step 3 replaces, and step 4."""
+    """Write steps 1 and 2, step 3 that replaces them, and step 4."""
     for first, mode in ((0, "append"), (100, "append"), (200, "replace"), (300, "append")):
         batch = pa.record_batch({"k": list(range(first, first + 100))})
         write_batches(root, [batch], options=WriteOptions(keys=("k",), partitions=4), mode=mode)

@@ -91,7 +91,7 @@ def test_a_read_from_a_server_stays_within_its_credits(s3: Any, layout: str) -> 
     credits = sum(sizes) // 4
     assert exchange.read(totals=totals, credits=credits).read_all().num_rows == 40_000
     assert totals.bytes == sum(sizes)
-    # Ahead of its use, and no further.
+    # The reader prefetches, but stays within its credits.
     assert max(sizes) < totals.peak_bytes <= credits
 
 
@@ -116,7 +116,7 @@ def test_parts_are_found_by_the_index_alone(place: Place) -> None:
 
 
 def test_a_reader_of_ffq_misses_the_file_and_reads_no_wrong_one(root: str) -> None:
-    """It opens what `file` names, from the first byte to the end of a stream."""
+    """FFQ opens the path in `file` and reads one stream from its first byte."""
     write(Place(root), "packed")
     (file,) = Path(root).glob("shuffle/*/0/0/1/index.json")
     index = json.loads(file.read_bytes())

@@ -1,4 +1,4 @@
-"""A write task's memory is bounded: what exceeds it goes through local disk and comes back."""
+"""A write task's memory is bounded: rows beyond the limit are spilled to local disk."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def spill_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def rows(count: int, seed: int = 0) -> Iterator[pa.RecordBatch]:
-    """So many rows in batches of 1,000, keys in no order."""
+    """Yield `count` rows with random keys, in batches of 1,000."""
     random = np.random.default_rng(seed)
     for start in range(0, count, 1000):
         keys = random.integers(0, 1 << 40, min(1000, count - start))
@@ -68,7 +68,7 @@ def test_rows_that_were_spilled_come_back_exactly(
     read = exchange.read().read_all()
     assert sorted_rows(read).equals(sorted_rows(pa.Table.from_batches(rows(20_000))))
     parts = exchange.parts()
-    # A large part has one more, which holds its directory.
+    # A large part has one more batch, which holds its column directory.
     directories = [size > 0 for size in parts["tail_bytes"].to_pylist()]
     assert parts["batches"].to_pylist() == [1 + has_one for has_one in directories]
     assert parts.num_rows == len(set(parts["reduce"].to_pylist())) <= partitions
@@ -116,7 +116,7 @@ print(pa.default_memory_pool().max_memory())
 def test_memory_stays_within_the_limit_and_a_few_output_batches(
     root: str, partitions: int, sort_by: tuple[str, ...]
 ) -> None:
-    """Arrow's own count, in a process of its own: 200 MiB of rows through a buffer of 8 MiB."""
+    """A separate process writes 200 MiB of rows with a buffer of 8 MiB; Arrow counts its memory."""
     numbers = [partitions, 8 * MIB, 200]
     arguments = [sys.executable, "-c", WRITE_AND_COUNT, root, *map(str, numbers), *sort_by]
     peak = int(subprocess.run(arguments, check=True, capture_output=True, text=True).stdout)
@@ -152,7 +152,7 @@ print(pa.default_memory_pool().max_memory())
 
 @pytest.mark.parametrize("kind", ["narrow", "skewed"])
 def test_memory_stays_within_the_limit_whatever_the_width_of_rows(root: str, kind: str) -> None:
-    """Many narrow rows that are sorted; a few wide ones that all have one key."""
+    """The rows are many narrow rows that are sorted, or a few wide rows that all have one key."""
     arguments = [sys.executable, "-c", COUNT_RUNS, root, kind, str(96 * MIB)]
     peak = int(subprocess.run(arguments, check=True, capture_output=True, text=True).stdout)
     assert peak < 96 * MIB * 1.5
@@ -160,7 +160,7 @@ def test_memory_stays_within_the_limit_whatever_the_width_of_rows(root: str, kin
 
 @pytest.mark.parametrize("buffer", [64 * KIB, 64 * MIB])
 def test_dictionaries_are_kept_as_their_values(root: str, buffer: int) -> None:
-    """Each batch has a dictionary of its own, and they go to parts in all combinations."""
+    """Each batch has its own dictionary, and parts combine rows of many batches."""
     batches = [
         pa.record_batch(
             {

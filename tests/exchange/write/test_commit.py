@@ -1,6 +1,6 @@
-"""A commit is answered alike however often it is asked: by a step, or by none.
+"""A repeated commit returns the same result: a step, or None.
 
-The rule of streams is tested in test_stream_write, failing storage in tests/faults.
+The rules of streams are tested in test_stream_write, failing storage in tests/faults.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The offsets of a batch are those that Spark wrote to the checkpoint before it ran the batch."""
+"""The offsets of a batch come from the Spark checkpoint, written before the batch ran."""
 
 from __future__ import annotations
 

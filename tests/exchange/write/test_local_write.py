@@ -1,4 +1,4 @@
-"""A whole write in one process: one step, or none and a query that ended."""
+"""A whole write in one process: it makes one step, or ends its query without a step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows come back by partition, each with all of its rows, whatever blocks they came in."""
+"""Rows are gathered by partition, completely, for any division into blocks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def job_of(partitions: int, sort_by: tuple[str, ...] = ()) -> WriteJob:
 
 
 def batches_of(blocks: list[list[int]], width: int = 1) -> list[pa.RecordBatch]:
-    """Batches of these keys; `position` is a row's place among all rows."""
+    """Make batches of these keys; `position` is a row's number among all rows."""
     starts = np.cumsum([0, *map(len, blocks)]).tolist()
     return [
         pa.record_batch(
@@ -77,7 +77,7 @@ def test_every_row_is_gathered_once_in_its_partition(
         for place, row in zip(places, batch.to_pylist(), strict=True):
             expected[place].append(row)
     if sort_by:
-        # Each partition's rows are sorted; equal keys keep the order in which they came.
+        # Each partition's rows are sorted; equal keys keep their original order.
         for place in expected:
             expected[place].sort(key=lambda row: row["k"])
     assert rows == expected

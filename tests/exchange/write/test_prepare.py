@@ -1,4 +1,4 @@
-"""Everything about a write that can be checked is checked before anything is written."""
+"""All checks of a write that need no rows come before anything is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A step that several processes write through storage; the service's tests have more of it."""
+"""A step that several processes write through storage; the service's tests cover more cases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The write rule of streams, over every kind of storage."""
+"""The rules for writes of a stream's batches, on every kind of storage."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OPTIONS = WriteOptions(keys=("k",), partitions=2, stream_id="s")
 
 
 class Stream:
-    """A stream's writer: batch b has the rows b*10 to b*10+3 unless it is told others."""
+    """A stream's writer; by default batch b has the rows b*10 to b*10+3."""
 
     def __init__(self, place: Place, owner: str = "query", stream: str = "s") -> None:
         self.store = Store(place.root, place.storage_options)
@@ -44,7 +44,7 @@ class Stream:
         self.owner, self.stream = owner, stream
 
     def prepare(self, batch: int, rows: list[int] | None = None) -> Callable[..., Any]:
-        """Write a run's data; what is returned commits it."""
+        """Write a run's data, and return a function that commits it."""
         values = [batch * 10 + i for i in range(4)] if rows is None else rows
         data = pa.record_batch({"k": pa.array(values, pa.int64())})
         exchange = prepare(self.store, OPTIONS, data.schema)
@@ -65,7 +65,7 @@ class Stream:
         return Counter(self.exchange.read().read_all()["k"].to_pylist())
 
     def endings(self) -> list[str]:
-        """The codes of the runs that were discarded, in order."""
+        """Return the codes of the discarded runs, in order."""
         ledger = Ledger(self.store)
         ended = (ledger.outcome(status.query) for status in self.exchange.status())
         return [o.code for o in ended if o and o.outcome is Outcome.ABORTED]
@@ -102,7 +102,7 @@ def test_a_gap_is_refused_and_the_missing_batch_heals_it(stream: Stream) -> None
 
 
 def test_a_batch_before_the_first_is_refused(stream: Stream) -> None:
-    """It is not in the log, so to discard it would be to lose its rows."""
+    """The batch is not in the log, so discarding it would lose its rows."""
     stream.run(5)
     with pytest.raises(StepGap, match="batch 4 of stream s is older than its first, 5"):
         stream.run(4, on_mismatch="ignore")
@@ -148,7 +148,7 @@ def test_a_stream_has_one_owner_until_it_is_taken_over(place: Place) -> None:
     second.run(1, [501])
     with pytest.raises(StreamOwned, match="belongs to second"):
         first.run(3)
-    # What the first owner has in the log stays known as its own.
+    # The first owner's batches in the log still count as its own.
     first.run(2)
     assert first.endings()[-1] == "FFQ_DUPLICATE_BATCH"
     with pytest.raises(StepGap, match="batch 4 of stream s came without batch 3"):
@@ -162,12 +162,12 @@ def test_a_stream_has_one_owner_until_it_is_taken_over(place: Place) -> None:
 
 
 def test_a_run_from_before_two_takeovers_does_not_add_its_batch_again(place: Place) -> None:
-    """It passed all checks when its owner had the stream, and so did the run that came after."""
+    """The late run and its repetition both pass all checks, and only one of them becomes a step."""
     first, second, late = Stream(place, "first"), Stream(place, "second"), Stream(place, "first")
     first.run(0)
 
     class Paused(Store):
-        """Lets the others run just before a commit is decided."""
+        """Runs the other writers just before a commit is decided."""
 
         def create_once(self, path: str, data: bytes) -> bool:
             if path.endswith(".outcome.json"):
@@ -194,7 +194,7 @@ def test_streams_and_batch_writers_share_an_exchange(place: Place) -> None:
 
 
 def test_two_runs_of_one_batch_at_once_give_one_step(place: Place) -> None:
-    """Both have passed every check before either commits."""
+    """All runs have passed every check before one of them commits."""
     for batch in range(3):
         stream = Stream(place)
         commits = [stream.prepare(batch) for _ in range(4)]
@@ -206,12 +206,12 @@ def test_two_runs_of_one_batch_at_once_give_one_step(place: Place) -> None:
 
 
 def test_the_data_of_a_run_that_lost_its_batch_goes(place: Place) -> None:
-    """Committed, and never a step: only the batch's record tells it from one that is visible."""
+    """Such a run is committed but has no step; only the batch's record shows that it lost."""
     stream = Stream(place)
     stream.run(0)
 
     class Late(Store):
-        """Sees no batch record until it tries to create one."""
+        """Reads no batch record until it tries to create one."""
 
         def read_optional(self, path: str) -> bytes | None:
             if path == paths.stream_batch("s", 1, 0) and not seen:
@@ -279,7 +279,7 @@ def test_options_that_need_another_one_are_refused_without_it(
 
 
 class Job:
-    """A job of one process that writes batches of the stream `s`."""
+    """A job in one process that writes batches of the stream `s`."""
 
     def __init__(self, place: Place) -> None:
         self.store = Store(place.root, place.storage_options)
@@ -292,7 +292,7 @@ class Job:
 
 
 def test_a_batch_write_with_other_rows_under_its_number_is_an_error(place: Place) -> None:
-    """A job whose numbers begin anew must not lose its rows to those of an earlier run."""
+    """If a job numbers its batches anew, its rows must not be dropped as re-runs."""
     job, stream = Job(place), Stream(place)
     assert job.run([1, 2, 3, 4, 5]) is not None
     assert job.run([5, 4, 3, 2, 1]) is None
@@ -309,7 +309,7 @@ def test_a_run_owns_its_stream_until_another_takes_it_over(place: Place) -> None
     job, stream = Job(place), Stream(place)
     job.run([1], stream_run="a")
     assert job.run([1], stream_run="a") is None
-    # Equal rows of another run, or of one without a name, are not known to be a re-run.
+    # Equal rows of another run, or of a run without a name, do not count as a re-run.
     for other in ({"stream_run": "b"}, {}):
         with pytest.raises(StreamOwned, match="belongs to a, not to"):
             job.run([1], **other)
@@ -339,7 +339,7 @@ def test_batch_writes_without_a_name_can_be_taken_over_from(place: Place) -> Non
 def test_any_order_of_runs_gives_each_batch_once(
     runs: list[tuple[str, int, bool]],
 ) -> None:
-    """Two streams, each batch any number of times, against the rule in five lines."""
+    """Runs of two streams, with any number of re-runs, agree with a short model of the rules."""
     place = Place(f"memory://{uuid.uuid4().hex}")
     streams = {name: Stream(place, name, name) for name in "ab"}
     first: dict[str, int] = {}
