@@ -1,4 +1,4 @@
-"""Descriptions of Arrow messages are read as pyarrow writes them, and damage is a ValueError."""
+"""Arrow messages from pyarrow are decoded correctly, and damaged ones raise a ValueError."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def description(message: bytes) -> bytes:
 def test_a_head_ends_where_the_body_begins() -> None:
     head = batch_head(memoryview(MESSAGE))
     assert head.length == PREFIX.size + len(description(MESSAGE))
-    # k: no validity, values; name: validity, offsets, values.
+    # k has no validity, but values; name has validity, offsets and values.
     assert head.buffers == 5
 
 
@@ -60,7 +60,7 @@ def test_metadata_of_a_batch_is_found_by_its_key() -> None:
 
 @given(st.data())
 def test_damage_raises_a_value_error_or_is_not_noticed(data: st.DataObject) -> None:
-    """No other error, whatever storage holds."""
+    """Damage raises no other error than ValueError."""
     damaged = bytearray(MESSAGE)
     for place in data.draw(st.lists(st.integers(0, len(damaged) - 1), min_size=1, max_size=4)):
         damaged[place] = data.draw(st.integers(0, 255))

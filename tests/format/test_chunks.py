@@ -1,4 +1,4 @@
-"""The frames that a version 2 index lists must be the file, byte for byte, in any pieces."""
+"""The frames of a version 2 index must match the file byte for byte, read in any pieces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A part with a directory of its columns is a stream like any other; a directory may be damaged."""
+"""A part with a column directory is an ordinary Arrow stream; damaged directories are refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BATCH = pa.record_batch({"k": range(ROWS), "name": NAMES, "ok": [n % 3 == 0 for 
 
 
 def encoded(compression: str, batches: list[pa.RecordBatch]) -> tuple[bytes, int]:
-    """A part, and how long its tail is."""
+    """Encode a part; return its bytes and the length of its tail."""
     encoder = Codec(batches[0].schema, "arrow", compression).encoder()
     pieces = [encoder.start(), *(encoder.batch(batch) for batch in batches), encoder.end()]
     return b"".join(bytes(piece) for piece in pieces), encoder.totals.tail_bytes
@@ -96,7 +96,7 @@ def test_a_layout_that_is_not_understood_is_left_without_a_directory() -> None:
 
 
 def tail_with(*pairs: tuple[int, int], key: bytes = KEY) -> memoryview:
-    """The tail of a part with a directory of one's own."""
+    """Make the tail of a part with the given directory."""
     packed = base64.b64encode(b"".join(struct.pack("<QQ", *pair) for pair in pairs))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, BATCH.schema) as writer:

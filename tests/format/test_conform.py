@@ -1,4 +1,4 @@
-"""Another spelling of the same types changes no value, however deep it is nested."""
+"""Conforming rows to another form of the same types changes no value, at any depth."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ffq_spark.format.conform import conform
 
 
 def respelled(kind: pa.DataType) -> pa.DataType:
-    """What another Arrow producer might call the same type: other names of inner fields."""
+    """Return the type as another Arrow producer may write it, with other names of inner fields."""
     if pa.types.is_map(kind):
         key = pa.field("k", respelled(kind.key_type), nullable=False)
         return pa.map_(key, pa.field("v", respelled(kind.item_type)))
@@ -33,7 +33,7 @@ def respelled(kind: pa.DataType) -> pa.DataType:
 
 @st.composite
 def batches(draw: st.DrawFn) -> pa.RecordBatch:
-    """Batches that may be slices of larger ones, as Spark and spilling hand them on."""
+    """Generate a batch that may be a slice of a larger one, like those of Spark and of spilling."""
     kind = draw(kinds())
     whole = draw(arrays(kind, max_size=12))
     start = draw(st.integers(0, len(whole)))

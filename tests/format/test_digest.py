@@ -1,4 +1,4 @@
-"""Digests against a hash of single rows, written independently of Arrow and numpy."""
+"""Digests, compared with a hash of single rows written independently of Arrow and numpy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ START, NULL = 0x243F6A8885A308D3, 0x13198A2E03707344
 EXACT = Context(prec=90)
 
 
-# --- the reference ----------------------------------------------------------------------------
+# --- the reference ------------------------------------------------------------------------------
 
 
 def mix(value: int) -> int:
@@ -82,7 +82,7 @@ def cell_hash(cell: Cell, kind: pa.DataType) -> int:
     if kind.bit_width > 64:
         return chain(words(cell.to_bytes(kind.bit_width // 8, "little", signed=True)))
     if kind in (pa.uint8(), pa.uint16()) and cell >> (kind.bit_width - 1):
-        # Narrow numbers count as the signed ones of their bits.
+        # Narrow unsigned numbers are hashed as signed numbers with the same bits.
         cell -= 1 << kind.bit_width
     return int(cell) & (MASK64 if kind.bit_width == 64 else MASK32)
 
@@ -95,7 +95,7 @@ def expected(kinds: list[pa.DataType], rows: list[Row]) -> Digest:
     return Digest(len(rows), sum(hashes) & MASK64, reduce(xor, hashes, 0))
 
 
-# --- random rows ------------------------------------------------------------------------------
+# --- random rows --------------------------------------------------------------------------------
 
 
 def integers(bits: int) -> st.SearchStrategy[int]:
@@ -189,7 +189,7 @@ def cells_of(kind: pa.DataType) -> st.SearchStrategy[Cell]:
 
 
 def to_python(cell: Cell, kind: pa.DataType) -> Any:
-    """What `pa.array` takes for a cell."""
+    """Convert a cell to the value that `pa.array` accepts."""
     if cell is None:
         return None
     if pa.types.is_struct(kind):
@@ -204,7 +204,7 @@ def to_python(cell: Cell, kind: pa.DataType) -> Any:
 
 
 def column(cells: list[Cell], kind: pa.DataType, skip: int = 0) -> pa.Array:
-    """The cells as a slice that starts `skip` rows into a longer array."""
+    """Return the cells as a slice that begins `skip` rows into a longer array."""
     whole = cells[:skip] + cells + cells[:1]
     array = pa.array([to_python(cell, kind) for cell in whole], kind)
     return array.slice(min(skip, len(cells)), len(cells))
@@ -257,7 +257,7 @@ def test_long_values_and_long_lists() -> None:
     assert Digest.of(batch_of(kinds, rows)) == expected(kinds, rows)
 
 
-# --- what does not count ------------------------------------------------------------------------
+# --- what does not change a digest --------------------------------------------------------------
 
 
 @settings(max_examples=100, deadline=None)
@@ -384,7 +384,7 @@ def test_buffers_need_not_be_aligned() -> None:
     assert of(wide) == of([Decimal(7)])
 
 
-# --- what counts --------------------------------------------------------------------------------
+# --- what changes a digest ----------------------------------------------------------------------
 
 
 def same(left: Cell, right: Cell) -> bool:
@@ -459,7 +459,7 @@ def test_a_million_neighbouring_values_have_a_million_hashes() -> None:
 
 
 def test_digests_are_kept_for_ever() -> None:
-    """These stand in step records on storage: they must never change."""
+    """Step records store digests, so these values must never change."""
     numbers = of([1, None, -7])
     assert numbers == Digest(3, 5870195843034015317, 13693735877967069883)
     mixed = of(["shuffle", None], [1.5, float("nan")], [[1, None], []], [Decimal("1.25"), None])

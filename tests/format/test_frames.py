@@ -1,4 +1,4 @@
-"""Frames keep their streams, and headers that lie are refused."""
+"""Frames keep their streams unchanged, and wrong headers are refused."""
 
 from __future__ import annotations
 

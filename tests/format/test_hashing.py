@@ -1,4 +1,4 @@
-"""Partition ids against scalar hashes written independently of the product's."""
+"""Partition ids, compared with independently written scalar hashes."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def cells_of(kind: pa.DataType) -> st.SearchStrategy[Cell]:
 
 
 def to_python(cell: Cell, kind: pa.DataType) -> Any:
-    """What `pa.array` takes for a cell."""
+    """Convert a cell to the value that `pa.array` accepts."""
     if cell is None:
         return None
     if pa.types.is_struct(kind):
@@ -205,7 +205,7 @@ def to_python(cell: Cell, kind: pa.DataType) -> Any:
 
 
 def column(cells: list[Cell], kind: pa.DataType, skip: int = 0) -> pa.Array:
-    """The cells as a slice that starts `skip` rows into a longer array."""
+    """Return the cells as a slice that begins `skip` rows into a longer array."""
     whole = cells[:skip] + cells + cells[:1]
     skipped = min(skip, len(cells))
     array = pa.array([to_python(cell, kind) for cell in whole], kind)
@@ -239,7 +239,7 @@ def assert_spark(columns: list[pa.Array], rows: list[tuple[Cell, ...]]) -> None:
 
 @pytest.fixture(scope="module", params=[0, 3, 48], ids=lambda few: f"few={few}", autouse=True)
 def few_rows(request: pytest.FixtureRequest) -> Any:
-    """Every test runs with rows side by side, in both ways, and one after another."""
+    """Run every test with rows hashed in numpy rounds, in both ways, and one after another."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rounds, "_FEW_ROWS", request.param)
         patch.setattr(hashing, "_BLOCK_ROWS", 7 if request.param == 3 else 1 << 16)

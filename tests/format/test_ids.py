@@ -24,5 +24,5 @@ def test_numbers_of_later_milliseconds_are_larger(monkeypatch: pytest.MonkeyPatc
 
 def test_numbers_of_one_millisecond_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ids, "now_ms", lambda: 1_700_000_000_000)
-    # Of 21 random bits, so a few among many may be equal.
+    # Numbers have 21 random bits, so a few of many may be equal.
     assert len({ids.new_query() for _ in range(100)}) > 90

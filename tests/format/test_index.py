@@ -1,4 +1,4 @@
-"""Indexes are FFQ's bytes: compared with text built from the format's description."""
+"""Indexes have FFQ's exact bytes, compared with text built from the format's description."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Manifests read back as they were, in reading order; what is no manifest is refused."""
+"""Manifests are read as they were written, in reading order; invalid manifests are refused."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def rows(draw: st.DrawFn, map_task: int, stats: bool) -> dict[str, Any]:
 
 @st.composite
 def manifests(draw: st.DrawFn, stats: bool) -> list[pa.Table]:
-    """One for each map task, as the tasks report them: each partition at most once."""
+    """Generate one manifest for each map task, with each partition at most once."""
     schema = manifest_schema(STATS if stats else ())
     found = []
     for map_task in range(draw(st.integers(0, 4))):

@@ -1,4 +1,4 @@
-"""Every name below a root: FFQ's canonical decimals, and records that sort by number."""
+"""Paths below a root: FFQ's canonical decimals, and records whose names sort by number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts are plain Arrow streams or FFQ's frames, whichever way their pieces were made."""
+"""Parts are plain Arrow streams or FFQ's frames, for any division into pieces."""
 
 from __future__ import annotations
 

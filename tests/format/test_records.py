@@ -1,4 +1,4 @@
-"""Records read back as they were written; one that is damaged or from the future is refused."""
+"""Records are read as they were written; damaged records and future versions are refused."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_field_of_another_kind_never_travels_into_the_program(record: JsonReco
 
 
 def test_a_step_begins_neither_before_the_first_nor_after_itself() -> None:
-    """And a step that is appended to others does not begin at itself, which would hide them."""
+    """An appended step must not be its own base either, because it would hide earlier steps."""
     assert StepRecord.decode(StepRecord(1, 1, 1, BODY).encode(), "file").base == 1
     for base in (-1, 0, 2, 3):
         data = StepRecord(2, 1, base, BODY).encode()

@@ -1,4 +1,4 @@
-"""Registered attempts: the same ones in memory and in JSON, in little memory."""
+"""Registered attempts are equal in memory and in JSON, and need little memory."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_runs_name_the_same_attempts(found: dict[int, int]) -> None:
 
 @given(attempts, st.sampled_from([None, 0, 2]), st.text())
 def test_runs_are_read_as_json_reads_them(found: dict[int, int], indent: int, text: str) -> None:
-    """Whatever stands around them, and however they are spaced."""
+    """The runs are found within any text and with any indentation."""
     runs = [list(run) for run in Registered.of(found)]
     told = f'{text} "registered": [[7, 7, 7]]'
     document = {"message": told, "step": {"stage": 0, "registered": runs, "manifest": told}}
@@ -75,7 +75,7 @@ def test_runs_that_say_two_things_are_refused(runs: list[tuple[int, int, int]]) 
 
 
 def test_a_step_of_many_map_tasks_is_read_in_little_memory() -> None:
-    """No two map tasks have one attempt number: nothing is joined."""
+    """All attempt numbers differ, so that no map tasks are joined to runs."""
     tasks = 20_000
     step = body(Registered.of({task: task + 1 for task in range(tasks)}))
     data = OutcomeRecord(5, Outcome.COMMITTED, 1, "n", step=step).encode()

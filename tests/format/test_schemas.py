@@ -1,4 +1,4 @@
-"""A column that is missing is an error which names the option and the columns."""
+"""A missing column is an error that names the option and the existing columns."""
 
 from __future__ import annotations
 

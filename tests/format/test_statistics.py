@@ -1,4 +1,4 @@
-"""Statistics of parts against a brute-force reference, for every type that has an order."""
+"""Statistics of parts, compared with a brute-force reference, for every type with an order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Bounds = dict[str, Any]
 
 
 def reference(values: Sequence[Any]) -> Bounds:
-    """Min and max among the values; unknown if there is none, or one that has no plain order."""
+    """Compute min and max; None without values, or with values that have no plain order."""
     there = [value for value in values if value is not None]
     plain = [value for value in there if value == value]
     low = min(plain, key=order_key, default=None)
@@ -32,7 +32,7 @@ def reference(values: Sequence[Any]) -> Bounds:
 
 
 def reference_merge(found: Sequence[Bounds], kind: pa.DataType) -> Bounds:
-    """A float's bound that is unknown in one segment is unknown in the part."""
+    """Merge bounds; a float's bound that is unknown in one segment is unknown in the part."""
     lows, highs = ([bounds[end] for bounds in found] for end in ("min", "max"))
     if not pa.types.is_floating(kind):
         lows, highs = ([end for end in ends if end is not None] for ends in (lows, highs))
@@ -45,7 +45,7 @@ def reference_merge(found: Sequence[Bounds], kind: pa.DataType) -> Bounds:
 
 @st.composite
 def cut_columns(draw: st.DrawFn) -> tuple[pa.Array, list[int]]:
-    """A column, and where its segments start: none of them empty."""
+    """Generate a column, and the starts of its segments, none of which is empty."""
     kind = draw(st.sampled_from(ORDERED))
     column = draw(arrays(kind, min_size=1, max_size=25))
     starts = draw(st.sets(st.integers(0, len(column) - 1), max_size=5)) | {0}
@@ -101,7 +101,7 @@ def test_merged_segments_have_the_bounds_of_all_their_values(data: Any) -> None:
     assert found.to_pylist() == [{"c": reference_merge(part, kind)} for part in expected]
 
 
-# --- which columns ----------------------------------------------------------------------------
+# --- choice of columns ------------------------------------------------------------------------
 
 SCHEMA = pa.schema(
     [

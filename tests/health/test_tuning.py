@@ -24,8 +24,8 @@ def test_patterns_that_do_not_hide_storage_options_are_found() -> None:
     options, all_names = "spark.sql.redaction.options.regex", "spark.redaction.regex"
     assert flagged(**{options: "(?i)url", all_names: "(?i)secret"}) == {options, all_names}
     assert flagged(**{options: "(?i)url|storage", all_names: "."}) == set()
-    assert flagged(**{all_names: "*********(redacted)"}) == set()  # as the REST service tells it
-    assert flagged(**{options: "*"}) == {options}  # no pattern to Python, and none that has ours
+    assert flagged(**{all_names: "*********(redacted)"}) == set()  # as the REST service returns it
+    assert flagged(**{options: "*"}) == {options}  # not a valid pattern in Python, and without ours
 
 
 def test_the_extension_alone_is_not_the_plugin() -> None:

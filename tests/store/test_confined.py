@@ -1,4 +1,4 @@
-"""A confined root: neither names nor links lead out of it."""
+"""A confined root: neither names nor links lead outside."""
 
 from __future__ import annotations
 

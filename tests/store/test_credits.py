@@ -1,4 +1,4 @@
-"""Byte credits bound what a reader has asked for, and never stop it for good."""
+"""Byte credits limit the bytes that a reader has requested, and never block it for good."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_no_order_of_charges_and_payments_owes_too_much(total: int, wanted: list
             owed.append(pending.popleft())
             assert sum(owed) <= total or len(owed) == 1
         else:
-            # Whatever is refused is granted once all that is owed has been repaid.
+            # A refused charge is granted when everything owed has been repaid.
             assert owed
             credits.repay(owed.popleft())
     assert credits.peak <= max([total, *wanted])

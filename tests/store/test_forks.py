@@ -1,4 +1,4 @@
-"""A process that forks: its child has clients of its own, and leaves the parent's alone."""
+"""After a fork, the child uses its own clients and leaves the parent's connections open."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ffq_spark.store import Store
 
 
 def test_a_child_does_not_take_the_parents_connections(s3: Any) -> None:
-    """The parent's next request is answered at once, on the connection that it had."""
+    """The parent's next request is answered at once, on its existing connection."""
     store = Store(f"s3://{s3.bucket}/forks", s3.storage_options)
     store.write("a", [b"parent"])
     pid = os.fork()
@@ -24,5 +24,5 @@ def test_a_child_does_not_take_the_parents_connections(s3: Any) -> None:
     os.waitpid(pid, 0)
     started = time.monotonic()
     assert (store.read("a"), store.read("b")) == (b"parent", b"child")
-    # What waits for a connection that was lost waits 15 seconds.
+    # A request on a lost connection would wait for 15 seconds.
     assert time.monotonic() - started < 10

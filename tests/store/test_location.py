@@ -1,4 +1,4 @@
-"""Every spelling of a root that Spark users know leads to the same place."""
+"""Every spelling of a root that Spark users know means the same location."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Large uploads: in parts, bounded in memory, and nothing of them stays when they fail."""
+"""Large uploads have parts and bounded memory, and leave nothing behind when they fail."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def body_of(seed: int, size: int) -> list[bytes]:
 
 
 def unfinished(store: Store) -> int:
-    """Uploads that were begun below this root and not ended."""
+    """Count the unfinished uploads below this root."""
     return len(list(leftovers(store)))
 
 
@@ -43,7 +43,7 @@ def leftovers(store: Store) -> Iterator[Leftover]:
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The smallest parts that S3 takes: the same requests with fewer bytes."""
+    """Use the smallest parts that S3 accepts, for the same requests with fewer bytes."""
     monkeypatch.setattr(remote_module, "PART_BYTES", SMALL)
 
 
@@ -61,7 +61,7 @@ def test_each_request_of_an_upload_is_retried_alone(
     counts = proxy.counts()
     expected = {"PART": 3, "COMPLETE": 1}
     expected[operation] += 2
-    # A completion that found its upload gone has looked at what became of it.
+    # If a completion finds no upload, the store checks whether the object exists.
     if (operation, kind) == ("COMPLETE", "lost"):
         assert counts["COMPLETE"] in (2, 3)
         expected["COMPLETE"] = counts["COMPLETE"]
@@ -96,7 +96,7 @@ def test_an_upload_whose_pieces_fail_leaves_nothing(store: Store, proxy: S3Proxy
 
 @pytest.mark.usefixtures("small_parts")
 def test_a_completion_that_never_happened_is_no_success(store: Store, proxy: S3Proxy) -> None:
-    """The upload is gone, but the object is not there: somebody gave it up."""
+    """The upload was aborted by another process, so the object does not exist."""
 
     def given_up() -> Iterator[bytes]:
         yield from body_of(4, 3 * SMALL)
@@ -121,7 +121,7 @@ def test_blocks_hold_all_bytes_in_order() -> None:
 
 
 def test_at_most_four_parts_are_in_flight_and_five_alive(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The generator is asked for a part only when one of the four is done."""
+    """The generator makes another part only when one of the four is uploaded."""
     lock, alive, in_flight = threading.Lock(), [0, 0], [0, 0]
 
     def count(place: list[int], change: int) -> None:

@@ -1,4 +1,4 @@
-"""Byte ranges are fetched in order, ahead under credits or in turn."""
+"""Byte ranges are fetched in order, ahead of their use within the credits, or one by one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Spans = Sequence[tuple[int, int]]
 
 
 class Request(NamedTuple):
-    """A request of some ranges of a file."""
+    """A request of some ranges of one file."""
 
     file: str
     spans: Spans
@@ -32,7 +32,7 @@ def whole(file: str, length: int) -> Request:
 
 
 class Storage:
-    """Answers requests, and knows how much was asked of it and not yet used."""
+    """Storage that counts the bytes that were requested and not yet used."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

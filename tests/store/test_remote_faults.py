@@ -1,4 +1,4 @@
-"""Storage that throttles, fails, dawdles, cuts and forgets to answer: rows exact, never fewer."""
+"""Storage that throttles, fails, is slow, cuts or loses answers never changes the rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ KIB = 1 << 10
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same policy with short waits."""
+    """Use the retry policy with short waits."""
     monkeypatch.setattr(remote_module, "Policy", partial(Policy, first_seconds=0.005))
 
 
@@ -67,14 +67,14 @@ def write(place: Place, *seeds: int) -> None:
 
 
 def check(place: Place, *seeds: int) -> None:
-    """The exchange holds exactly the rows of these writes, a step for each."""
+    """Check that the exchange holds exactly the rows of these writes, one step for each."""
     exchange = Exchange(place.root, place.storage_options)
     expected = pa.Table.from_batches([batch_of(seed) for seed in seeds])
     assert rows_of(exchange.read().read_all()) == rows_of(expected)
     assert len(exchange.steps()) == len(seeds)
 
 
-# --- under TLS, as real stores are reached ---
+# --- under TLS --------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_storage_that_never_recovers_is_an_error_and_never_fewer_rows(
     data = Fault("cut", lambda request: "/shuffle/" in request.path)
     with proxy.faults(data), pytest.raises(StoreFailed, match="gave up after 8 tries"):
         check(proxied, 1)
-    # Each range is tried 8 times, and those that were asked for at the same time are, too.
+    # Each range is tried 8 times, including ranges that were requested concurrently.
     assert proxy.struck()["cut"] % 8 == 0
     check(proxied, 1)
 
@@ -190,7 +190,7 @@ def test_a_probe_whose_answers_are_lost_finds_a_safe_store(store: Store, proxy: 
 
 
 def _after(count: int) -> Callable[[Any], bool]:
-    """All requests but the first few."""
+    """Return a condition that selects all requests after the first `count`."""
     seen: list[int] = []
     return lambda request: len(seen) >= count or bool(seen.append(1))
 
@@ -293,7 +293,7 @@ def test_only_the_range_that_failed_is_read_again(store: Store, proxy: S3Proxy) 
 def test_a_bulk_delete_that_names_files_it_left_is_not_done(
     proxied: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S3 answers such a request with 200 and a list of what failed, here throttled once."""
+    """S3 answers 200 with a list of files that it did not delete, here because of throttling."""
     backend = S3Backend(proxied.root.removeprefix("s3://"), proxied.storage_options)
     store = Store(proxied.root, backend=backend)
     store.write("d/f", [b"x"])
@@ -359,7 +359,7 @@ def forked(store: Store) -> Iterator[Callable[[Callable[[], Any]], Any]]:
 def test_parent_and_forked_children_read_at_once_each_by_its_own_client(
     store: Store, proxy: S3Proxy, forked: Callable[[Callable[[], Any]], Any]
 ) -> None:
-    """Also under faults, which break and renew connections on all sides."""
+    """Faults break connections in all processes, and every process reconnects its own client."""
     bodies = {f"d/{n}": random.Random(n).randbytes(50_000) for n in range(20)}
     for path, body in bodies.items():
         store.write(path, [body])

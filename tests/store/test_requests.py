@@ -1,4 +1,4 @@
-"""How many requests each verb of the store makes of S3: money and time, so exactly."""
+"""The exact number of S3 requests of each operation of the store, which cost money and time."""
 
 from __future__ import annotations
 

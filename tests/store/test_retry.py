@@ -1,4 +1,4 @@
-"""What is tried again, how often, and what is not."""
+"""Which errors are retried, and how often."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ URL = {"endpoint_url": "http://127.0.0.1:1"}
 
 
 def answer(code: str, status: int) -> BaseException:
-    """A store's error answer in the shape that s3fs gives it."""
+    """Return a store's error response as the exception that s3fs raises for it."""
     response = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
     error: BaseException = translate_boto_error(boto.ClientError(response, "GetObject"))
     return error

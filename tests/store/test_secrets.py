@@ -1,4 +1,4 @@
-"""Secrets among storage options are in no text that leaves the store."""
+"""No text that leaves the store contains a secret of the storage options."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_limit_is_no_secret() -> None:
     assert scrub("waited 30000 ms", {"connection_timeout": 30000}) == "waited 30000 ms"
 
 
-# Wherever a login can be given; in whatever a user makes of a URL.
+# All places of a login in a URL, with the mistakes that users make in URLs.
 LOGINS = [
     f"https://me:{SECRET}@host/",
     f"htp//me:{SECRET}@host",
@@ -171,7 +171,7 @@ def test_the_rest_of_a_text_stays() -> None:
 
 
 class Talkative(Exception):
-    """What a client may raise: an error that repeats what it was given."""
+    """An error of a client that repeats the client's arguments."""
 
 
 VERBS: dict[str, Callable[[Store], Any]] = {
@@ -197,7 +197,7 @@ VERBS: dict[str, Callable[[Store], Any]] = {
 def test_no_verb_lets_a_clients_error_tell_the_secret(
     verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither the error nor anything that its traceback shows, which Spark passes on whole."""
+    """Neither the error nor its traceback, which Spark passes on, contains the secret."""
 
     def refuse(*_: object, **__: object) -> Any:
         try:
@@ -228,7 +228,7 @@ def test_a_key_that_the_server_repeats_is_scrubbed(s3: Any) -> None:
 
 
 def test_logs_and_reprs_hold_no_secret(proxied: Place, caplog: pytest.LogCaptureFixture) -> None:
-    """Ours and the clients', with everything logged."""
+    """Logs and reprs of the store and of its client are searched, at the level DEBUG."""
     caplog.set_level(logging.DEBUG)
     options = {**proxied.storage_options, "secret": SECRET}
     backend = open_backend(proxied.root, options)
@@ -288,6 +288,6 @@ def test_a_root_that_only_looks_odd_is_taken(root: str) -> None:
 
 
 def test_an_azure_container_before_its_account_is_no_login() -> None:
-    """The client for it is not installed here; the root itself is not what is refused."""
+    """The root is accepted; only the client for this protocol is not installed here."""
     with pytest.raises(BadOption, match="storage protocol 'abfs' is not available"):
         open_backend("abfss://container@account.dfs.core.windows.net/x", {})

@@ -1,4 +1,4 @@
-"""What the product asks of storage, asked of every kind: local disk, memory, a real S3 server."""
+"""The operations of a store on every kind of storage: local disk, memory, a real S3 server."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def open_store(place: Place) -> Store:
 
 
 def race(stores: list[Store], path: str, bodies: list[bytes]) -> list[bool]:
-    """All bodies created at once under one name, by several clients."""
+    """Create all bodies concurrently under one name, by several clients."""
     barrier = threading.Barrier(len(bodies))
 
     def create(number: int) -> bool:
@@ -50,7 +50,7 @@ def race(stores: list[Store], path: str, bodies: list[bytes]) -> list[bool]:
 
 @pytest.fixture
 def hasty_threads() -> Iterator[None]:
-    """Threads that take turns between any two steps, so that a race that can be lost is."""
+    """Switch threads as often as possible, so that races show."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -160,7 +160,7 @@ def test_a_listing_has_the_children_alone_sorted_with_their_sizes(store: Store) 
 
 
 def test_a_listing_never_shows_a_record_that_is_not_whole(place: Place) -> None:
-    """Writers race while a reader lists and reads: every name that it sees can be read whole."""
+    """A reader lists and reads during a write: every listed record can be read whole."""
     stop = threading.Event()
 
     def write() -> None:
@@ -243,7 +243,7 @@ def test_an_upload_whose_pieces_fail_raises_their_error(store: Store) -> None:
 
 
 def test_uploads_end_with_the_first_that_fails() -> None:
-    """Storage that is down would let each of thousands of files try for as long."""
+    """Otherwise each of thousands of files would retry while storage is down."""
     begun: list[str] = []
 
     def failing(path: str, _: Any) -> None:
@@ -265,7 +265,7 @@ def use(store: Store) -> tuple[bytes, bool, list[str]]:
 
 
 def in_child(task: Callable[[], Any]) -> Any:
-    # A child that collects its parent's dead clients waits for each of them.
+    # A child that garbage-collects its parent's unused clients would wait for each of them.
     gc.collect()
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe()

@@ -1,4 +1,4 @@
-"""A store that fails names the file and keeps its secrets; an unsafe one is refused."""
+"""Errors of storage name the file and hide secrets; an unsafe store is refused."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_directory_in_the_place_of_a_file_is_a_store_that_failed(
 
 
 class IgnorantBackend(LocalBackend):
-    """Accepts the condition of a create-once write and ignores it, as some servers do."""
+    """A backend that ignores the condition of a create-once write, as some servers do."""
 
     create_once = "conditional-put"
 
@@ -79,7 +79,7 @@ class IgnorantBackend(LocalBackend):
 
 
 class IncapableBackend(LocalBackend):
-    """Knows that it cannot."""
+    """A backend that reports that it cannot create once."""
 
     create_once = ""
 
@@ -93,7 +93,7 @@ class OpenStore(Protocol):
 
 @pytest.fixture(params=[IgnorantBackend, IncapableBackend])
 def open_unsafe(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
-    """A function that opens a store which cannot create once."""
+    """Return a function that opens a store which cannot create once."""
     root = str(tmp_path)
 
     def open_store(*, unsafe_commit: bool = False) -> Store:
@@ -112,7 +112,7 @@ def test_a_store_that_cannot_create_once_is_refused(open_unsafe: OpenStore) -> N
 def test_nothing_is_written_to_a_store_that_cannot_create_once(
     kind: type[LocalBackend], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The write opens its own store, so every local backend becomes unsafe here."""
+    """The write opens its own store, so the test makes every local backend unsafe."""
     root = str(tmp_path)
     batch = pa.record_batch({"k": [1, 2, 3]})
     monkeypatch.setattr(LocalBackend, "create_once", kind.create_once)
@@ -137,7 +137,7 @@ def test_a_safe_store_stays_safe_where_unsafe_is_allowed(tmp_path: Path) -> None
     assert Store(str(tmp_path), unsafe_commit=True).probe_create_once() == "link"
 
 
-# --- roots that mean nothing ------------------------------------------------------------------
+# --- invalid roots ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("open", [Store, Exchange])

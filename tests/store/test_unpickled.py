@@ -1,4 +1,4 @@
-"""A store in a Spark task: its client's modules are loaded before the task's heap is frozen."""
+"""Unpickling a store in a Spark task loads its client's modules, before the heap is frozen."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ffq_spark.store import Store
 
 
 def loads(pickled: Path, block: str = "") -> str:
-    """Unpickle a store in a new process, and say whether s3fs is loaded there, and any error."""
+    """Unpickle a store in a new process; return whether s3fs is loaded, and the error of a read."""
     script = f"""
 import pickle, sys
 {block}

@@ -13,7 +13,7 @@ from ffq_spark.store.uploads import ParallelUploads, SerialUploads
 
 
 class Files:
-    """Remembers what was written, and by which thread."""
+    """Files in memory, with the thread that wrote each of them."""
 
     def __init__(self, refused: str = "") -> None:
         self.data: dict[str, bytes] = {}

@@ -107,7 +107,7 @@ def test_a_file_that_others_may_change_is_refused(
     assert caught.value.option == "tokens" and str(file) in str(caught.value)
     code, output = make("second", file)
     assert code == 2 and "FFQ_BAD_OPTION" in output
-    # What somebody may have added is not made to look trusted.
+    # The command must not make a file trusted that others may have changed.
     assert mode(file) == open_mode and names(file) == ["first"]
 
 

@@ -21,7 +21,7 @@ def test_a_directory_in_which_anybody_may_replace_the_file_is_refused(
     place.chmod(0o777)
     with pytest.raises(BadOption, match=r"chmod"):
         ffq.serve({"x": root}, port=0, tokens=file)
-    # As in /tmp: others may add files, and may not replace this one.
+    # A directory like /tmp: others may add files, but not replace this one.
     place.chmod(0o1777)
     with ffq.serve({"x": root}, port=0, tokens=file):
         pass

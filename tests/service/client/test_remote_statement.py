@@ -12,7 +12,7 @@ from ffq_spark.service.client.statement import RemoteStatement
 
 
 class Answers:
-    """A channel to a service whose statement has these states, one after the other."""
+    """A channel to a service that returns these states of a statement in turn."""
 
     def __init__(self, *states: str) -> None:
         self._states = list(states)

@@ -22,7 +22,7 @@ def test_readers_beyond_the_limit_wait_and_are_told_to_come_again(root: str) -> 
         with pytest.raises(Unavailable, match=r"all reader slots \(1\) stayed busy"):
             ffq.connect(service.url, retries=0).exchange("x").read().read_next_batch()
         assert slow.health()["readers"] == 1
-        # The place is free as soon as the first reader hangs up.
+        # The slot is free as soon as the first reader disconnects.
         slow.close()
         del reader
         table = ffq.connect(service.url, retries=12).exchange("x").read().read_all()

@@ -118,7 +118,7 @@ def test_status_codes_are_ffqs(connect: Any, root: str) -> None:
         ]:
             status, text, _ = caller.do_get(data)
             assert status is code and f"[{name}]" in text
-            # Neither where the service lies, nor where its exchanges do.
+            # Neither the service's own directory nor the roots of its exchanges appear.
             assert "Traceback" not in text and os.path.dirname(ffq.__file__) not in text
             assert root not in text
     assert exchange.root == root

@@ -1,4 +1,4 @@
-"""Whatever a caller sends: an answer or an error of ours, soon, and nothing from outside."""
+"""Any request gets an answer or a coded error, in time, and no content from outside the root."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many readers, slow ones among them, and a server that dies while it is read from."""
+"""Many readers, some of them slow, and a server that dies during reads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import ffq_spark as ffq
 
 READERS, SLOW = 64, 8
 CREDITS = 64 << 20
-# What the allocator keeps for the next one, and what 64 connections and their threads take.
+# Memory that the allocator keeps, and that 64 connections and their threads need.
 KEPT, FIXED = 16 << 20, 32 << 20
 LIMIT = CREDITS + KEPT + FIXED
 
@@ -79,7 +79,7 @@ def test_64_readers_8_of_them_slow_all_get_their_rows_within_the_credits(
 ) -> None:
     exchange = write(root, random_rows(ROWS, WIDTH), partitions=partitions)
     parts = exchange.parts()["bytes"].to_pylist()
-    # Parts of less than a share, or some that would exceed the limit if every reader held one.
+    # Parts smaller than a share, or parts that exceed the limit if every reader holds one.
     assert (max(parts) < CREDITS // READERS) == (partitions == 128)
     assert partitions == 128 or max(parts) * READERS > 3 * LIMIT
     assert grown(root, CREDITS) < LIMIT
@@ -129,7 +129,7 @@ def test_readers_that_hang_up_leave_nothing_behind(root: str) -> None:
                 reader = connection.exchange("x").read()
                 reader.read_next_batch()
                 del reader
-        # Every place was given back: more readers came than there are places.
+        # Every reader slot was freed, because there were more readers than slots.
         assert ffq.connect(service.url).exchange("x").read().read_all().num_rows == 60_000
 
 

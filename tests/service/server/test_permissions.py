@@ -52,7 +52,7 @@ def test_scopes_and_roots_are_kept_apart(lake: Path) -> None:
         ):
             with pytest.raises(Forbidden):
                 refused()
-        # A ticket is no pass: another's token does not open it.
+        # A ticket grants no access: another caller's token cannot use it.
         (ticket,) = who["reader"].exchange("lake/a").tasks()
         with pytest.raises(Forbidden):
             list(who["other"].stream(ticket))

@@ -1,4 +1,4 @@
-"""Producers outside Spark: uploads and registered files become a step, all of it or nothing."""
+"""Producers outside Spark: uploads and registered files become one whole step or none."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def test_an_upload_that_takes_longer_than_the_lease_is_alive(root: str) -> None:
     looks = []
 
     def slowly() -> Iterator[pa.RecordBatch]:
-        # The second batch is one that no message holds back.
+        # The second batch is not held back for a message.
         for first in (0, 100_000):
             yield rows(first, 100_000, width=100)
             for _ in range(4):

@@ -211,7 +211,7 @@ def test_a_program_ends_although_a_reader_stalls(large: str) -> None:
             reader = connection.exchange("x").read()
             reader.read_next_batch()
             print("close", file=process.stdin, flush=True)
-            # Cut off, and nothing of the call is left.
+            # The call was cut off, and nothing of it is left.
             assert process.stdout.readline() == "False 0\n"
             assert process.wait(30) == 0
             with pytest.raises(Unavailable):

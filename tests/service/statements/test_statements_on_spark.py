@@ -113,7 +113,7 @@ def test_a_canceled_query_frees_spark_and_stays_canceled(spark: Any, service: Co
     until(lambda: service.health()["queries"] == {"QUEUED": 0, "RUNNING": 0})
 
 
-# Tasks that hold their cores for a minute, and more of them than there are cores.
+# More tasks than cores, each of which keeps its core for a minute.
 NAPS = {
     "JVM": "select java_method('java.lang.Thread', 'sleep', 60000L) as a from range(0, 16, 1, 16)",
     "Python": "select nap(id) as a from range(0, 16, 1, 16)",
@@ -135,7 +135,7 @@ def seconds_to_free_spark(spark: Any, service: Connection, sql: str) -> float:
     spark.udf.register("nap", nap, "long")
     query = service.submit(sql)
     until(lambda: cores_in_use(spark) == 2)
-    # Python's workers have their rows by now.
+    # By now the Python workers have received their rows.
     time.sleep(1)
     started = time.monotonic()
     query.cancel("enough")
@@ -163,7 +163,7 @@ def test_a_cancel_frees_the_cores_within_5_seconds(
 
 def test_a_result_larger_than_the_credits_is_streamed(spark: Any, root: str) -> None:
     """Neither the server nor the driver holds the whole result."""
-    # What allocators keep varies by 30 MiB from run to run, whatever the size of the result.
+    # The memory that allocators keep varies by 30 MiB between runs, for any size of the result.
     credits, limit = 8 << 20, 72 << 20
     sql = "select id, repeat(md5(string(id)), 8) as text from range(0, 900000, 1, 8)"
     options = {"port": 0, "sql": True, "server_credits": credits, "max_readers": 4}
@@ -217,7 +217,7 @@ def test_a_server_that_stops_ends_its_queries_and_another_knows_how(
         running = service.submit(ENDLESS)
         until(lambda: busy(spark))
     until(lambda: not busy(spark))
-    # A query of a server that was killed: it was submitted, and nobody will end it.
+    # A statement of a killed server: it was submitted, and no process will end it.
     lost = new_query()
     record = json.dumps({"query": lost, "owner": "anybody", "submitted_at_ms": 1})
     (tmp_path / "results" / f"{lost}.submitted.json").write_text(record)
