@@ -6,12 +6,15 @@ import os
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from layouts import LAYOUT
+
+from ffq_spark.store.location import open_backend
 
 # No deadline: the duration of an example depends on the load of the machine.
 settings.register_profile("ffq", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -27,19 +30,6 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 # A short-lived JVM would spend half of its time on optimizing code that runs once.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-
-# `FFQ_LAYOUT=packed pytest` runs every test that sets no layout with layout=packed.
-LAYOUT = os.environ.get("FFQ_LAYOUT", "parts")
-
-
-def pytest_configure() -> None:
-    """Make LAYOUT the default of `WriteOptions`, even of options not read from the environment."""
-    if LAYOUT != "parts":
-        from ffq_spark.options import WriteOptions
-
-        defaults = {field.name: field.default for field in fields(WriteOptions)}
-        WriteOptions.__init__.__defaults__ = tuple({**defaults, "layout": LAYOUT}.values())
-
 
 # Directories with long tests run first; started last, a long test would leave other workers idle.
 _FIRST = ("faults", "bridge", "queries", "spark", "service")
@@ -58,6 +48,10 @@ class Place:
 
     root: str
     storage_options: dict[str, Any] = field(default_factory=dict)
+
+    def client(self) -> Any:
+        """Return the client of the root's storage, which stores of this process share."""
+        return open_backend(self.root, self.storage_options).client
 
 
 def start_spark(master: str = "local[2]", **conf: str) -> Any:

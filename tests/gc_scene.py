@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 from conftest import Place
+from layouts import write_options
 
 from ffq_spark import Exchange
 from ffq_spark.exchange.ledger import leases
@@ -20,13 +21,12 @@ from ffq_spark.exchange.write.prepare import prepare
 from ffq_spark.format import paths
 from ffq_spark.format.ids import new_query
 from ffq_spark.format.records import Outcome, OutcomeRecord, QueryRecord, StepRecord
-from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store
 
 Rows = Counter[tuple[Any, ...]]
 
 SCHEMA = pa.schema([("k", pa.int64()), ("query", pa.int64()), ("attempt", pa.int64())])
-OPTIONS = WriteOptions(keys=("k",), partitions=2)
+OPTIONS = write_options(keys=("k",), partitions=2)
 TTL_MS = 10_000
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

@@ -18,10 +18,10 @@ import grpc
 import numpy as np
 import psutil
 import pyarrow as pa
+from layouts import write_options
 
 from ffq_spark import Exchange
 from ffq_spark.exchange.write.local_write import write_batches
-from ffq_spark.options import WriteOptions
 from ffq_spark.service.auth.tokens import new_token
 
 PARTITIONS = 8
@@ -48,7 +48,7 @@ def random_rows(count: int, width: int) -> pa.RecordBatch:
 def write(root: str, batch: pa.RecordBatch, mode: str = "append", **options: Any) -> Exchange:
     storage = options.pop("storage", None)
     given = {"keys": ("id",), "partitions": PARTITIONS, **options}
-    write_batches(root, [batch], options=WriteOptions(**given), mode=mode, storage_options=storage)
+    write_batches(root, [batch], options=write_options(**given), mode=mode, storage_options=storage)
     return Exchange(root, storage)
 
 

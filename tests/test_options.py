@@ -6,7 +6,6 @@ from dataclasses import Field, fields
 from typing import Any
 
 import pytest
-from conftest import LAYOUT
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -136,8 +135,7 @@ class TestEveryOption:
     def test_without_any_value_it_has_its_default(
         self, kind: type[Options], field: Field[Any]
     ) -> None:
-        wanted = LAYOUT if field.name == "layout" else field.default
-        assert getattr(kind.resolve({}, {}, {}), field.name) == wanted
+        assert getattr(kind.resolve({}, {}, {}), field.name) == field.default
 
     def test_conf_and_environment_count_unless_it_describes_one_call(
         self, kind: type[Options], field: Field[Any]

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from layouts import write_options
 
 from ffq_spark import Exchange
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.format.records import Outcome
-from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store
 
 pytestmark = pytest.mark.spark
@@ -71,7 +71,7 @@ def test_without_the_plugin_all_else_works(tmp_path: Path) -> None:
     submit(root, "--conf=spark.plugins=", "--conf=spark.sql.extensions=")
     assert [a.task for a in Exchange(root).attempts()] == [None, None]
     assert Exchange(root).info().rows == 10_000
-    write_batches(root, Exchange(root).read(), options=WriteOptions())
+    write_batches(root, Exchange(root).read(), options=write_options())
     assert Exchange(root).info().rows == 20_000
 
 

@@ -9,10 +9,10 @@ import sys
 from typing import Any
 
 import pyarrow as pa
+from layouts import write_options
 
 from ffq_spark import Exchange
 from ffq_spark.exchange.write.local_write import write_batches
-from ffq_spark.options import WriteOptions
 
 ROWS = 40
 
@@ -20,7 +20,7 @@ ROWS = 40
 def two_steps(root: str) -> Exchange:
     """Write 40 rows, then the first of them once more."""
     batch = pa.record_batch({"id": list(range(ROWS)), "name": [f"n{i}" for i in range(ROWS)]})
-    options = WriteOptions(keys=("id",), partitions=4)
+    options = write_options(keys=("id",), partitions=4)
     write_batches(root, [batch], options=options)
     write_batches(root, [batch.slice(0, 1)], options=options)
     return Exchange(root)

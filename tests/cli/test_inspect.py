@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from command_line import ROWS, as_json, run, two_steps
+from layouts import write_options
 
 from ffq_spark import Exchange
 from ffq_spark.exchange.write.local_write import write_batches
-from ffq_spark.options import WriteOptions
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_show_names_keys_columns_and_types(exchange: Exchange) -> None:
 
 def test_show_prints_types_with_brackets_whole(root: str) -> None:
     batch = pa.record_batch({"t": pa.array([0], pa.timestamp("us", "UTC"))})
-    write_batches(root, [batch], options=WriteOptions())
+    write_batches(root, [batch], options=write_options())
     assert "t timestamp[us, tz=UTC]" in run("show", root).stdout
 
 

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import ffq_reference as ffq
 import pyarrow as pa
+from layouts import write_options
 
 from ffq_spark.exchange.catalog import find_exchanges, is_exchange
 from ffq_spark.exchange.write.local_write import write_batches
-from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store
 
 BATCH = pa.record_batch({"k": [1, 2]})
 
 
 def test_exchanges_of_both_kinds_are_found_directly_below_a_path(tmp_path: Path) -> None:
-    write_batches(str(tmp_path / "orders"), [BATCH], options=WriteOptions(partitions=1))
+    write_batches(str(tmp_path / "orders"), [BATCH], options=write_options(partitions=1))
     ffq.write_v1(tmp_path / "raw", (7, 0, 0, 1), {0: [BATCH]})
-    write_batches(str(tmp_path / "deep/items"), [BATCH], options=WriteOptions(partitions=1))
+    write_batches(str(tmp_path / "deep/items"), [BATCH], options=write_options(partitions=1))
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("")
     found = [exchange.root for exchange in find_exchanges(f"{tmp_path}/")]

@@ -11,6 +11,7 @@ import pytest
 from conftest import Place
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from layouts import write_options
 
 import ffq_spark as ffq
 from ffq_spark import Exchange
@@ -18,7 +19,6 @@ from ffq_spark.errors import BadOption, NoCommonVersion, StepExpired
 from ffq_spark.exchange.cut import Held, _newest_common
 from ffq_spark.exchange.ledger import consumers
 from ffq_spark.exchange.write.local_write import write_batches
-from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store
 
 
@@ -37,7 +37,7 @@ class Fed:
             given: dict[str, Any] = {} if number is None else {"stream_id": stream, "batch": number}
             if run:
                 given |= {"stream_run": run, "takeover": True}
-            options = WriteOptions(partitions=1, **given)
+            options = write_options(partitions=1, **given)
             rows = pa.record_batch({"k": pa.array([-1 if number is None else number], pa.int64())})
             write_batches(
                 self.place.root,

@@ -24,6 +24,7 @@ from arrow_strategies import (
 )
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from layouts import write_options
 
 from ffq_spark.errors import BadOption, ExchangeMismatch, ExchangeNotFound
 from ffq_spark.exchange.exchange import Exchange
@@ -86,7 +87,7 @@ def writes(draw: st.DrawFn) -> Write:
     keys = some(draw, hashable)
     ordered = [name for name, kind in types.items() if kind in ORDERED]
     statistics = draw(st.sampled_from(["auto", "all", "none", "names"]))
-    options = WriteOptions(
+    options = write_options(
         keys=keys,
         partitions=draw(st.sampled_from([1, 2, 7, 64])) if keys else 1,
         hash=hash,
@@ -165,7 +166,7 @@ def test_every_row_comes_back_where_it_belongs_10_000_times(write: Write) -> Non
 
 def test_no_batches_and_empty_batches_make_a_step_without_rows(root: str) -> None:
     schema = pa.schema([("k", pa.int64()), ("v", pa.string())])
-    options = WriteOptions(keys=("k",), partitions=4)
+    options = write_options(keys=("k",), partitions=4)
     write_batches(root, [], schema=schema, options=options)
     write_batches(root, [pa.record_batch([[], []], schema=schema)], options=options)
     read = Exchange(root).read().read_all()
@@ -178,14 +179,16 @@ def test_a_later_batch_with_other_columns_makes_no_step(root: str, names: list[s
     first = pa.record_batch([[1], [2]], names=["k", "v"])
     second = pa.record_batch([[3]] * len(names), names=names)
     with pytest.raises(ExchangeMismatch, match=", ".join(names)):
-        write_batches(root, [first, second], options=WriteOptions(keys=("k",), partitions=2))
+        write_batches(root, [first, second], options=write_options(keys=("k",), partitions=2))
     with pytest.raises(ExchangeNotFound):
         Exchange(root).read()
 
 
 def test_a_mode_that_does_not_exist_is_not_taken_for_an_append(root: str) -> None:
     with pytest.raises(BadOption, match="overwrite"):
-        write_batches(root, [pa.record_batch({"k": [1]})], options=WriteOptions(), mode="overwrite")
+        write_batches(
+            root, [pa.record_batch({"k": [1]})], options=write_options(), mode="overwrite"
+        )
     with pytest.raises(ExchangeNotFound):
         Exchange(root).read()
 
@@ -193,5 +196,5 @@ def test_a_mode_that_does_not_exist_is_not_taken_for_an_append(root: str) -> Non
 def test_columns_may_come_in_another_order(root: str) -> None:
     first = pa.record_batch([[1], ["a"]], names=["k", "v"])
     second = pa.record_batch([["b"], [2]], names=["v", "k"])
-    write_batches(root, [first, second], options=WriteOptions())
+    write_batches(root, [first, second], options=write_options())
     assert Exchange(root).read().read_all().to_pydict() == {"k": [1, 2], "v": ["a", "b"]}

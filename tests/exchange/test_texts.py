@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from layouts import write_options
 
 from ffq_spark import Exchange
 from ffq_spark.cli.main import main
@@ -15,7 +16,7 @@ from ffq_spark.errors import BadOption
 from ffq_spark.exchange.compute.bounds import bounds
 from ffq_spark.exchange.scan.snapshot import take_snapshot
 from ffq_spark.exchange.write.local_write import write_batches
-from ffq_spark.options import ReadOptions, WriteOptions
+from ffq_spark.options import ReadOptions
 from ffq_spark.store import Store
 
 VALUES = [b"", b"a", b"a\x80", b"\xc3", b"\xed\xa0\x80", "\ufffd".encode(), "😀".encode(), b"\xff"]
@@ -28,7 +29,7 @@ def texts(*values: bytes | None) -> pa.Array:
 def write(root: str, *values: bytes | None, **options: Any) -> Exchange:
     batch = pa.record_batch({"s": texts(*values), "v": list(range(len(values)))})
     given = {"keys": ("s",), "partitions": 8, "statistics": ("all",), **options}
-    write_batches(root, [batch], options=WriteOptions(**given))
+    write_batches(root, [batch], options=write_options(**given))
     return Exchange(root)
 
 

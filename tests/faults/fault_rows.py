@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 from conftest import Place
+from layouts import write_options
 
 from ffq_spark import Exchange
 from ffq_spark.errors import ExchangeNotFound
@@ -16,12 +17,11 @@ from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.format import paths
 from ffq_spark.format.records import StepRecord
-from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store
 
 PARTITIONS = 3
 ROWS = 12
-OPTIONS = WriteOptions(keys=("k",), partitions=PARTITIONS)
+OPTIONS = write_options(keys=("k",), partitions=PARTITIONS)
 
 Rows = Counter[tuple[Any, ...]]
 

@@ -14,6 +14,7 @@ import fault_truth as truth
 import pyarrow as pa
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
+from layouts import write_options
 
 from ffq_spark.errors import (
     ExchangeMismatch,
@@ -26,7 +27,6 @@ from ffq_spark.errors import (
 from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.exchange.write.stream_write import BATCH_WRITES
 from ffq_spark.format.records import StepRecord
-from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store
 
 STREAM = "s"
@@ -68,7 +68,7 @@ class StreamRules:
         query = self.new_query("append")
         delivery = Delivery(run or BATCH_WRITES, number, tag, takeover and run != "")
         self.deliveries[query] = delivery
-        options = WriteOptions(
+        options = write_options(
             keys=("k",),
             partitions=2,
             query=query,

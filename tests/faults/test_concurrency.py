@@ -25,11 +25,11 @@ from fault_rows import (
     visible,
     write,
 )
+from layouts import write_options
 
 from ffq_spark.errors import ExchangeMismatch, ExchangeNotFound
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.write.local_write import write_batches
-from ffq_spark.options import WriteOptions
 
 PROCESSES = 8
 
@@ -198,7 +198,7 @@ def first_write(place: Place, partitions: int) -> Callable[[Work], int | None]:
     """Return a first write with this number of partitions; it returns None if another won."""
 
     def work(meet: Work) -> int | None:
-        options = WriteOptions(keys=("k",), partitions=partitions)
+        options = write_options(keys=("k",), partitions=partitions)
         meet()
         try:
             write_batches(place.root, [batch_of(partitions)], options=options)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from fault_rows import batch_of, rows_of, table_rows
+from layouts import write_options
 
 import ffq_spark as ffq
 from ffq_spark.exchange.write.local_write import write_batches
-from ffq_spark.options import WriteOptions
 
 pytestmark = pytest.mark.spark
 
@@ -31,7 +31,7 @@ def run(folder: Path) -> int:
 
 
 def test_a_kill_between_the_second_and_the_third_sink(tmp_path: Path) -> None:
-    options = WriteOptions(keys=("k",), partitions=2)
+    options = write_options(keys=("k",), partitions=2)
     for tag in range(BATCHES):
         write_batches(str(tmp_path / "source"), [batch_of(tag)], options=options)
     sinks = [ffq.Exchange(str(tmp_path / name)) for name in "abc"]

@@ -23,6 +23,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from layouts import write_options
 from stepping import DECIDING, Killed, Process, new_directory
 
 from ffq_spark import Exchange
@@ -52,9 +53,9 @@ from ffq_spark.store import Store
 Thing = TypeVar("Thing")
 
 SCHEMA = pa.schema([("k", pa.int64()), ("query", pa.int64()), ("attempt", pa.int64())])
-OPTIONS = WriteOptions(keys=("k",), partitions=2)
+OPTIONS = write_options(keys=("k",), partitions=2)
 # Options of a first write that disagrees with the others about the exchange.
-OTHER = WriteOptions(keys=("query",), partitions=3)
+OTHER = write_options(keys=("query",), partitions=3)
 MAP_TASKS = 2
 
 # Where a process may stop: before any operation, any change, or a change that decides.

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from conftest import Place
 from fault_rows import batch_of, rows_of, table_rows
+from layouts import write_options
 
 from ffq_spark import Exchange
 from ffq_spark.exchange.write.local_write import write_batches
-from ffq_spark.options import WriteOptions
 
 pytestmark = pytest.mark.spark
 
@@ -45,7 +45,7 @@ class Chain:
 
     def feed(self, count: int) -> None:
         """Append steps to the first exchange, each with its own tag."""
-        options = WriteOptions(keys=("k",), partitions=2)
+        options = write_options(keys=("k",), partitions=2)
         for _ in range(count):
             batch = batch_of(self.tags)
             write_batches(str(self.folder / "first"), [batch], options=options)

@@ -9,15 +9,15 @@ from conftest import Place
 from fault_crashing import CrashingStore, CrashPoint, Moment
 from fault_processes import run
 from fault_rows import batch_of, exchange_at, rows_of, store_at, visible
+from layouts import write_options
 
 from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.format.records import StepRecord
-from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store
 
 
 def deliver(place: Place, number: int, store: Store | None = None) -> StepRecord | None:
-    options = WriteOptions(keys=("k",), partitions=3, stream_id="s", batch=number)
+    options = write_options(keys=("k",), partitions=3, stream_id="s", batch=number)
     rows = [batch_of(number)]
     return write_batches(place.root, rows, options=options, store=store or store_at(place))
 

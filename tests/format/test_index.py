@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from layouts import write_options
 
 from ffq_spark.errors import CorruptIndex
 from ffq_spark.exchange.write.local_write import write_batches
@@ -19,7 +20,6 @@ from ffq_spark.format.hashing import partition_ids
 from ffq_spark.format.ids import now_ms
 from ffq_spark.format.index import Chunk, IndexEntry, MapTaskIndex
 from ffq_spark.format.paths import MAX_ATTEMPT, AttemptId
-from ffq_spark.options import WriteOptions
 
 QUERY = (1 << 62) + 1
 ATTEMPT = (QUERY, 3, 0, 1)
@@ -30,7 +30,7 @@ def rows(count: int) -> pa.RecordBatch:
 
 
 def write(root: str, batch: pa.RecordBatch, payload: str, compression: str) -> Path:
-    options = WriteOptions(
+    options = write_options(
         keys=("k",),
         partitions=3,
         payload=payload,

@@ -8,11 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from golden_exchanges import FOLDER, LOG_STEPS, rows, weighted
+from layouts import write_options
 
 from ffq_spark import Exchange
 from ffq_spark.errors import ReplayMismatch
 from ffq_spark.exchange.write.local_write import write_batches
-from ffq_spark.options import WriteOptions
 
 ARCHIVES = sorted(FOLDER.glob("*.tar.gz"))
 PLAIN = ("parts", "packed", "ffq", "compressed")
@@ -50,7 +50,7 @@ def test_rows_are_read_looked_up_and_verified(golden: Path, name: str) -> None:
 @pytest.mark.parametrize("name", PLAIN)
 def test_rows_are_appended_and_cleaned(golden: Path, name: str) -> None:
     root = str(golden / name)
-    step = write_batches(root, [rows(20)], options=WriteOptions())
+    step = write_batches(root, [rows(20)], options=write_options())
     assert step is not None and step.step == 3
     assert Exchange(root).gc(0).problems == []
     assert by_id(Exchange(root).read().read_all()) == written(rows(0), rows(10), rows(20))
@@ -61,7 +61,7 @@ def test_a_stream_goes_on_where_it_was(golden: Path) -> None:
     root = str(golden / "stream")
 
     def write(batch: int, first: int) -> object:
-        options = WriteOptions(stream_id="golden", stream_run="first", batch=batch)
+        options = write_options(stream_id="golden", stream_run="first", batch=batch)
         return write_batches(root, [rows(first)], options=options)
 
     assert write(2, 20) is None
@@ -86,7 +86,7 @@ def test_a_zset_is_consolidated(golden: Path) -> None:
     assert by_id(Exchange(root).read(consolidate=True).read_all()) == written(
         weighted([2, 3], [1, 1])
     )
-    write_batches(root, [weighted([2], [-1])], options=WriteOptions())
+    write_batches(root, [weighted([2], [-1])], options=write_options())
     consolidated = Exchange(root).read(consolidate=True).read_all()
     assert by_id(consolidated) == written(weighted([3], [1]))
 
@@ -94,5 +94,5 @@ def test_a_zset_is_consolidated(golden: Path) -> None:
 def test_a_log_with_a_checkpoint_is_read_and_goes_on(golden: Path) -> None:
     root = str(golden / "log")
     assert list((golden / "log" / "_ffq" / "checkpoints").rglob("*64*"))
-    write_batches(root, [rows(LOG_STEPS, 1)], options=WriteOptions())
+    write_batches(root, [rows(LOG_STEPS, 1)], options=write_options())
     assert by_id(Exchange(root).read().read_all()) == written(rows(0, LOG_STEPS + 1))

@@ -7,9 +7,9 @@ import subprocess
 import sys
 
 import pyarrow as pa
+from layouts import write_options
 
 from ffq_spark.exchange.write.local_write import write_batches
-from ffq_spark.options import WriteOptions
 
 SCRIPT = """
 import gc, json, sys
@@ -37,7 +37,7 @@ print(json.dumps(counts))
 
 
 def test_a_read_freezes_the_heap_once_also_where_it_ends_early(root: str) -> None:
-    options = WriteOptions(keys=("k",), partitions=2)
+    options = write_options(keys=("k",), partitions=2)
     write_batches(root, [pa.record_batch({"k": range(100)})], options=options)
     command = [sys.executable, "-c", SCRIPT, root]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 import trustme
 from conftest import Place
+from layouts import write_options
 from s3proxy import KINDS, Fault, S3Proxy, on
 
 from ffq_spark.errors import StoreFailed
@@ -21,7 +22,6 @@ from ffq_spark.exchange.exchange import Exchange
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.format import paths
-from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store
 from ffq_spark.store import remote as remote_module
 from ffq_spark.store.retry import Policy
@@ -61,7 +61,7 @@ def write(place: Place, *seeds: int) -> None:
         write_batches(
             place.root,
             [batch_of(seed)],
-            options=WriteOptions(keys=("k",), partitions=4),
+            options=write_options(keys=("k",), partitions=4),
             storage_options=place.storage_options,
         )
 

@@ -9,11 +9,11 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 import pytest
+from layouts import write_options
 
 from ffq_spark.errors import BadOption, StoreFailed, StoreUnsafe
 from ffq_spark.exchange.exchange import Exchange
 from ffq_spark.exchange.write.local_write import write_batches
-from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store
 from ffq_spark.store.local import LocalBackend
 
@@ -118,9 +118,9 @@ def test_nothing_is_written_to_a_store_that_cannot_create_once(
     monkeypatch.setattr(LocalBackend, "create_once", kind.create_once)
     monkeypatch.setattr(LocalBackend, "create", kind.create)
     with pytest.raises(StoreUnsafe):
-        write_batches(root, [batch], options=WriteOptions())
+        write_batches(root, [batch], options=write_options())
     assert Store(root).walk("") == []
-    write_batches(root, [batch], options=WriteOptions(unsafe_commit=True))
+    write_batches(root, [batch], options=write_options(unsafe_commit=True))
     assert Exchange(root).read().read_all().num_rows == 3
     assert b'"create_once": "unsafe"' in (tmp_path / "_ffq/format.json").read_bytes()
 

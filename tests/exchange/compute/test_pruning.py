@@ -12,6 +12,7 @@ import pytest
 from arrow_strategies import FFQ_KEYS, FLOATS, LEAVES, ORDERED, cells, order_key, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from layouts import write_options
 
 from ffq_spark.exchange.compute.pruning import Predicate, matching_partitions, may_match
 from ffq_spark.exchange.read.parts import read_parts
@@ -95,7 +96,7 @@ def cases(draw: st.DrawFn) -> tuple[list[pa.RecordBatch], WriteOptions, list[Pre
         ]
         arrays = [pa.array(items, kind) for items, kind in zip(cut, kinds, strict=True)]
         batches.append(pa.record_batch(arrays, schema=schema))
-    options = WriteOptions(
+    options = write_options(
         keys=tuple(names[:-1]),
         partitions=draw(st.sampled_from([1, 4, 32])),
         hash=hash,
@@ -124,7 +125,7 @@ def test_a_pruned_read_loses_no_matching_row(
 def test_what_is_left_keeps_nothing_else_in_memory(root: str) -> None:
     """Readers and services keep plans, so a pruned plan must not hold the memory of all parts."""
     batch = pa.record_batch({"k": range(5000)})
-    write_batches(root, [batch], options=WriteOptions(keys=("k",), partitions=1000))
+    write_batches(root, [batch], options=write_options(keys=("k",), partitions=1000))
     snapshot = take_snapshot(Store(root), ReadOptions())
     everything = snapshot.parts().get_total_buffer_size()
     by_number = snapshot.parts(partitions=frozenset({7}))
@@ -194,7 +195,7 @@ def manifest(root: str, *ranges: range) -> pa.Table:
     """Make a manifest with one part for each range of `v`."""
     for values in ranges:
         batch = pa.record_batch({"v": pa.array(values, pa.int64())})
-        write_batches(root, [batch], options=WriteOptions(statistics=("v",)))
+        write_batches(root, [batch], options=write_options(statistics=("v",)))
     return take_snapshot(Store(root), ReadOptions()).parts()
 
 

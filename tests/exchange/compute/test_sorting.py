@@ -11,6 +11,7 @@ import pytest
 from arrow_strategies import SORTABLE, cells, row_keys, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from layouts import write_options
 
 from ffq_spark import Exchange
 from ffq_spark.errors import CorruptPart
@@ -20,7 +21,6 @@ from ffq_spark.exchange.write.attempt_writer import write_attempt
 from ffq_spark.exchange.write.job import WriteJob
 from ffq_spark.exchange.write.map_outputs import examine
 from ffq_spark.exchange.write.prepare import prepare
-from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store
 
 
@@ -93,7 +93,7 @@ def test_rows_out_of_order_are_found(case: tuple[list[pa.RecordBatch], list[str]
 
 def test_a_step_that_promises_an_order_it_lacks_is_refused_and_found(root: str) -> None:
     """The order is checked when a caller registers its own files, and by `verify`."""
-    options = WriteOptions(keys=("k",), partitions=1, sort_by=("k",))
+    options = write_options(keys=("k",), partitions=1, sort_by=("k",))
     store, schema = Store(root), pa.schema([("k", pa.int64())])
     exchange = prepare(store, options, schema)
     ledger = Ledger(store)

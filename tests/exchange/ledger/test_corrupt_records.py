@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from layouts import write_options
 
 from ffq_spark.errors import CorruptPart, CorruptRecord, FutureFormat, StepNotFound
 from ffq_spark.exchange.exchange import Exchange
 from ffq_spark.exchange.write.local_write import write_batches
-from ffq_spark.options import WriteOptions
 
 
 def rows(first: int) -> pa.RecordBatch:
@@ -24,7 +24,7 @@ def exchange(root: str) -> Exchange:
     for first in (0, 10, 20, 30):
         mode = "replace" if first == 10 else "append"
         write_batches(
-            root, [rows(first)], options=WriteOptions(keys=("k",), partitions=4), mode=mode
+            root, [rows(first)], options=write_options(keys=("k",), partitions=4), mode=mode
         )
     return Exchange(root)
 
@@ -102,7 +102,7 @@ def test_nothing_is_written_to_an_exchange_whose_founding_records_are_damaged(
     if data is not None:
         record.write_bytes(data)
     with pytest.raises(CorruptRecord) as caught:
-        options = WriteOptions(keys=("k",), partitions=9)
+        options = write_options(keys=("k",), partitions=9)
         write_batches(exchange.root, [rows(50)], options=options)
     assert caught.value.path == str(record)
     record.write_bytes(good)

@@ -12,6 +12,7 @@ from conftest import Place
 from gc_scene import OPTIONS, SCHEMA, Scene, rows_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from layouts import write_options
 from stepping import Files, Killed, Process, open_store
 
 from ffq_spark.errors import CorruptRecord, StepExpired
@@ -26,7 +27,7 @@ from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.format import manifest, paths
 from ffq_spark.format.ids import now_ms
 from ffq_spark.format.records import ExchangeRecord, StepRecord
-from ffq_spark.options import ReadOptions, WriteOptions
+from ffq_spark.options import ReadOptions
 from ffq_spark.store import Store
 
 
@@ -123,7 +124,7 @@ def make_history(files: Files, changes: list[tuple[str, tuple[str, ...]]]) -> No
         # Every sixth step has no rows and therefore no parts.
         rows = slice(0 if number % 6 == 0 else 2)
         batch = pa.record_batch([pa.array(c[rows], pa.int64()) for c in columns], ["k", "v"])
-        options = WriteOptions(keys=("k",), partitions=2, statistics=statistics)
+        options = write_options(keys=("k",), partitions=2, statistics=statistics)
         mode = "replace" if kind == "replace" else "append"
         write_batches("/memory", [batch], options=options, mode=mode, store=store)
 

@@ -20,6 +20,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from layouts import write_options
 from stepping import FakeTime, Files, Killed, Process, open_store
 
 from ffq_spark.errors import AlreadyCommitted, Fenced, QueryEnded
@@ -34,10 +35,10 @@ from ffq_spark.exchange.write.job import WriteJob
 from ffq_spark.exchange.write.prepare import prepare
 from ffq_spark.format import ids
 from ffq_spark.format.records import QueryRecord
-from ffq_spark.options import ReadOptions, WriteOptions
+from ffq_spark.options import ReadOptions
 from ffq_spark.store import Store
 
-OPTIONS = WriteOptions(keys=("k",), partitions=2)
+OPTIONS = write_options(keys=("k",), partitions=2)
 MODES = st.sampled_from(["append", "replace"])
 MAP_TASKS = 2
 DRIVERS = st.integers(0, 2)

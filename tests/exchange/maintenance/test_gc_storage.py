@@ -28,10 +28,10 @@ def s3_place(s3: Any) -> Place:
     return Place(f"s3://{s3.bucket}/{uuid.uuid4().hex}", s3.storage_options)
 
 
-def watch(store: Store) -> Counter[str]:
+def watch(place: Place) -> Counter[str]:
     """Return a counter of the requests to S3 from now on."""
     seen: Counter[str] = Counter()
-    client = store._backend.client
+    client = place.client()
     client.connect()
     client.s3.meta.events.register(
         "before-call.s3",
@@ -50,7 +50,7 @@ def test_2500_files_of_a_lost_query_go_in_3_requests(s3_place: Place) -> None:
     with scene.store.uploads() as uploads:
         for number in range(2500):
             uploads.write(f"shuffle/{query.query}/0/{number // 25}/1/part-{number}.ipc", [b"x"])
-    seen = watch(scene.store)
+    seen = watch(s3_place)
     report = scene.gc(now_ms() + 2 * DAY_MS)
     assert report.files == 2500 and scene.data() == set()
     assert seen["DeleteObjects"] == 3
@@ -65,7 +65,7 @@ def test_the_stale_attempts_of_a_step_go_in_one_request(s3_place: Place) -> None
     for map_task in range(6):
         scene.attempt(query, 2, map_task)
     step = scene.commit(query, *outputs)
-    seen = watch(scene.store)
+    seen = watch(s3_place)
     report = scene.gc(now_ms() + DAY_MS)
     assert report.attempts == 6
     assert (seen["DeleteObjects"], seen["DeleteObject"]) == (1, 0)

@@ -10,6 +10,7 @@ from pathlib import Path
 import ffq_reference as ffq
 import pyarrow as pa
 import pytest
+from layouts import write_options
 from stored_parts import stored_parts
 
 from ffq_spark.errors import CorruptPart, FfqError
@@ -17,7 +18,7 @@ from ffq_spark.exchange.exchange import Exchange
 from ffq_spark.exchange.read.parts import read_parts
 from ffq_spark.exchange.scan.snapshot import take_snapshot
 from ffq_spark.exchange.write.local_write import write_batches
-from ffq_spark.options import ReadOptions, WriteOptions
+from ffq_spark.options import ReadOptions
 from ffq_spark.store import Store
 
 CODECS = [
@@ -43,7 +44,7 @@ class Damaged:
         payload: str = "arrow",
         compression: str = "none",
     ) -> None:
-        options = WriteOptions(
+        options = write_options(
             keys=("k",), partitions=3, layout=layout, payload=payload, compression=compression
         )
         self.is_packed = layout == "packed"
@@ -198,7 +199,7 @@ def test_bits_of_a_part_without_checksum_never_escape_as_another_error(tmp_path:
 
 
 def test_verify_lists_all_damage(root: str) -> None:
-    options = WriteOptions(keys=("k",), partitions=6)
+    options = write_options(keys=("k",), partitions=6)
     for _ in range(3):
         write_batches(root, [rows(60)], options=options)
     exchange = Exchange(root)

@@ -13,6 +13,7 @@ from typing import Any
 import ffq_reference as ffq
 import pyarrow as pa
 import pytest
+from layouts import write_options
 
 from ffq_spark import Exchange
 from ffq_spark.errors import CorruptPart, StoreFailed
@@ -23,7 +24,6 @@ from ffq_spark.exchange.read.part_file import check_part
 from ffq_spark.exchange.scan.snapshot import take_snapshot
 from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.format.paths import AttemptId
-from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store
 
 
@@ -35,7 +35,7 @@ def written(root: str, count: int, **options: Any) -> Exchange:
             "tags": [[i % 3] * (i % 4) for i in range(count)],
         }
     )
-    write_batches(root, [batch], options=WriteOptions(keys=("id",), partitions=2, **options))
+    write_batches(root, [batch], options=write_options(keys=("id",), partitions=2, **options))
     return Exchange(root)
 
 
@@ -158,7 +158,7 @@ def full_disk(*_: Any, **options: Any) -> Any:
 def test_a_batch_on_disk_is_one_open_file(root: str) -> None:
     columns = {f"c{i}": [f"{i}-{n}" * 10 for n in range(500)] for i in range(40)}
     batch = pa.record_batch({"id": range(500), **columns})
-    options = WriteOptions(keys=("id",), partitions=1, compression="zstd")
+    options = write_options(keys=("id",), partitions=1, compression="zstd")
     write_batches(root, [batch], options=options)
     before = len(os.listdir("/proc/self/fd"))
     found = bounded(root, Limits(20_000))

@@ -13,6 +13,7 @@ from arrow_strategies import arrays, kinds, texts
 from conftest import Place
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from layouts import write_options
 from s3requests import counted_requests
 
 from ffq_spark import Exchange
@@ -27,7 +28,7 @@ from ffq_spark.exchange.scan.snapshot import take_snapshot
 from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.format import columns
 from ffq_spark.format.payload import Codec, Decoder, checksum
-from ffq_spark.options import ReadOptions, WriteOptions
+from ffq_spark.options import ReadOptions
 from ffq_spark.store import ReadTotals, Store
 
 MIB = 1 << 20
@@ -102,7 +103,7 @@ def wide(rows: int, width: int = 20, start: int = 0) -> pa.RecordBatch:
 
 
 def write(place: Place, batch: pa.RecordBatch, **options: Any) -> Exchange:
-    chosen = WriteOptions(keys=("k",), **{"partitions": 2, **options})
+    chosen = write_options(keys=("k",), **{"partitions": 2, **options})
     write_batches(place.root, [batch], options=chosen, storage_options=place.storage_options)
     return Exchange(place.root, place.storage_options)
 
@@ -199,7 +200,7 @@ class Damaged:
     """A part of a few rows in two batches; reads use two of its columns."""
 
     def __init__(self, root: str, layout: str, compression: str) -> None:
-        options = WriteOptions(
+        options = write_options(
             keys=("k",), partitions=2, layout=layout, compression=compression, statistics=("none",)
         )
         write_batches(root, [wide(24, width=6)], options=options)

@@ -7,13 +7,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 import xxhash
+from layouts import write_options
 
 from ffq_spark import Exchange
 from ffq_spark.errors import CorruptPart
 from ffq_spark.exchange.read.part import list_parts
 from ffq_spark.exchange.read.part_file import PIECE_BYTES, HeldBytes, PartBytes, check_part, take
 from ffq_spark.exchange.write.local_write import write_batches
-from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store
 
 
@@ -21,7 +21,7 @@ def written(root: str, count: int) -> Exchange:
     batch = pa.record_batch(
         {"id": list(range(count)), "name": [f"{i:0100d}" for i in range(count)]}
     )
-    write_batches(root, [batch], options=WriteOptions(keys=("id",), partitions=2))
+    write_batches(root, [batch], options=write_options(keys=("id",), partitions=2))
     return Exchange(root)
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from layouts import write_options
 
 from ffq_spark import Exchange
 from ffq_spark.errors import (
@@ -33,7 +34,7 @@ from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string()), ("w", pa.int64())])
-OPTIONS = WriteOptions(keys=("k",), partitions=3, weight_column="w")
+OPTIONS = write_options(keys=("k",), partitions=3, weight_column="w")
 
 
 def write(root: str, rows: list[tuple[Any, ...]], options: WriteOptions = OPTIONS) -> None:
@@ -112,7 +113,7 @@ def test_float_keys_that_are_equal_meet_whatever_their_bits(
     """0.0 and -0.0 are one key, all NaNs are another, and 1.0 is a third."""
     column = key_column(bits, form)
     batch = pa.record_batch({"k": column, "w": [1, -1, 2, -1, -1, 1]})
-    options = WriteOptions(keys=("k",), partitions=64, hash=hash, weight_column="w")
+    options = write_options(keys=("k",), partitions=64, hash=hash, weight_column="w")
     write_batches(root, [batch], options=options)
     exchange = Exchange(root)
     found = exchange.read(consolidate=True).read_all()
@@ -126,7 +127,7 @@ def test_float_keys_that_are_equal_meet_whatever_their_bits(
 
 def test_ffq_places_the_rows_of_other_exchanges_by_their_bits(root: str) -> None:
     batch = pa.record_batch({"k": key_column(64, "float")})
-    options = WriteOptions(keys=("k",), partitions=64, hash="ffq")
+    options = write_options(keys=("k",), partitions=64, hash="ffq")
     write_batches(root, [batch], options=options)
     found = Exchange(root).read(metadata_columns=True).read_all()
     places = partition_ids([found["k"].combine_chunks()], 64, "ffq").tolist()
@@ -138,7 +139,7 @@ def test_ffq_places_the_rows_of_other_exchanges_by_their_bits(root: str) -> None
 def test_rows_of_a_z_set_that_lie_apart_are_found(root: str) -> None:
     """FFQ's own writers place floats by their bits, so their attempts are refused in a Z-set."""
     batch = pa.record_batch({"k": key_column(64, "float"), "w": [1] * 6})
-    options = WriteOptions(keys=("k",), partitions=64, hash="ffq", weight_column="w")
+    options = write_options(keys=("k",), partitions=64, hash="ffq", weight_column="w")
     store = Store(root)
     exchange = prepare(store, options, batch.schema)
     query = Ledger(store).begin("append", "me")
@@ -155,10 +156,10 @@ def test_rows_of_a_z_set_that_lie_apart_are_found(root: str) -> None:
 def test_what_cannot_be_a_weight_is_refused(root: str) -> None:
     for name, error in (("x", KeyColumnMissing), ("v", UnsupportedType), ("k", BadOption)):
         with pytest.raises(error):
-            write(root, [], WriteOptions(keys=("k",), partitions=3, weight_column=name))
+            write(root, [], write_options(keys=("k",), partitions=3, weight_column=name))
     with pytest.raises(ExchangeMismatch, match="no weight"):
         write(root, [(1, "a", None)])
-    write(root, [(1, "a", 1)], WriteOptions(keys=("k",), partitions=3))
+    write(root, [(1, "a", 1)], write_options(keys=("k",), partitions=3))
     with pytest.raises(BadOption, match="without a weightColumn"):
         Exchange(root).read(consolidate=True)
     with pytest.raises(ExchangeMismatch, match="weight"):
@@ -167,7 +168,7 @@ def test_what_cannot_be_a_weight_is_refused(root: str) -> None:
 
 def test_later_writes_take_the_weight_of_the_exchange(root: str) -> None:
     write(root, [(1, "a", 2)])
-    write(root, [(1, "a", -2)], WriteOptions())
+    write(root, [(1, "a", -2)], write_options())
     assert Exchange(root).read(consolidate=True).read_all().num_rows == 0
     assert Exchange(root).read().read_all().num_rows == 2
     with pytest.raises(BadOption, match="metadataColumns"):

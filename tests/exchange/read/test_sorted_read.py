@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from layouts import write_options
 
 from ffq_spark.errors import CorruptPart
 from ffq_spark.exchange.read.sorted_read import read_sorted
@@ -19,7 +20,7 @@ from ffq_spark.exchange.scan.placement import sorted_by
 from ffq_spark.exchange.scan.snapshot import take_snapshot
 from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.format.ordering import sort_indices
-from ffq_spark.options import ReadOptions, WriteOptions
+from ffq_spark.options import ReadOptions
 from ffq_spark.store import Store
 
 VALUES: dict[str, Callable[[int], Any]] = {
@@ -41,7 +42,7 @@ def written(root: str, steps: list[list[int]], kind: str, **options: Any) -> Sto
         columns = {"k": pa.array(values, types.get(kind, pa.int64())), "n": pa.array(numbers)}
         batches = pa.table(columns).to_batches(max_chunksize=40)
         chosen = {"sort_by": ("k", "n"), **options}
-        write_batches(root, batches, options=WriteOptions(keys=("n",), partitions=1, **chosen))
+        write_batches(root, batches, options=write_options(keys=("n",), partitions=1, **chosen))
     return Store(root)
 
 

@@ -14,6 +14,7 @@ import pytest
 from conftest import Place
 from hypothesis import example, given
 from hypothesis import strategies as st
+from layouts import write_options
 from s3proxy import S3Proxy
 from s3requests import counted_requests
 
@@ -192,7 +193,7 @@ def within(counted: Requests, most: Requests) -> bool:
 def test_the_model_counts_what_a_server_is_asked(s3: Any, layout: str) -> None:
     """The model is exact for data, and an upper bound for records."""
     place = (f"s3://{s3.bucket}/{uuid.uuid4().hex}", s3.storage_options)
-    options = WriteOptions(keys=("k",), partitions=PARTITIONS, layout=layout)
+    options = write_options(keys=("k",), partitions=PARTITIONS, layout=layout)
     with counted_requests() as writing:
         step = write(Store(*place), options)
     shape = Shape(MAPS, PARTITIONS, step.body.bytes, layout, tasks=2)
@@ -225,7 +226,7 @@ def test_the_model_counts_every_request_of_a_large_upload(
     noise = pa.py_buffer(random.Random(0).randbytes(rows * 1024))
     noise = pa.Array.from_buffers(pa.binary(1024), rows, [None, noise])
     batch = pa.record_batch({"k": list(range(rows)), "noise": noise})
-    options = WriteOptions(keys=("k",), partitions=PARTITIONS, layout=layout)
+    options = write_options(keys=("k",), partitions=PARTITIONS, layout=layout)
     store = Store(proxied.root, proxied.storage_options)
     step = write(store, options, batch, maps=1)
     found = estimate(Shape(1, PARTITIONS, step.body.bytes, layout))
@@ -241,7 +242,7 @@ def test_the_model_counts_every_request_of_a_large_upload(
 
 def test_no_part_is_smaller_than_the_model_allows(root: str) -> None:
     batch = pa.record_batch({"k": pa.array([1], pa.int8())})
-    store, options = Store(root), WriteOptions(compression="zstd")
+    store, options = Store(root), write_options(compression="zstd")
     job = WriteJob.of(
         prepare(store, options, batch.schema), Ledger(store).begin("append", "test"), options
     )

@@ -6,18 +6,19 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from layouts import write_options
 
 from ffq_spark.exchange.scan.placement import placed_by, sorted_by
 from ffq_spark.exchange.scan.snapshot import Snapshot, take_snapshot
 from ffq_spark.exchange.write.local_write import write_batches
-from ffq_spark.options import ReadOptions, WriteOptions
+from ffq_spark.options import ReadOptions
 from ffq_spark.store import Store
 
 
 def written(root: str, *orders: tuple[str, ...], keys: tuple[str, ...] = ("k",)) -> Snapshot:
     batch = pa.record_batch({"k": [1, 2], "f": [0.5, 1.5], "n": [[1], [2]]})
     for sort_by in orders:
-        options = WriteOptions(keys=keys, partitions=2, sort_by=sort_by)
+        options = write_options(keys=keys, partitions=2, sort_by=sort_by)
         write_batches(root, [batch], options=options)
     return take_snapshot(Store(root), ReadOptions())
 

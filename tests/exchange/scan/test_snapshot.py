@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from layouts import write_options
 
 from ffq_spark.errors import BadOption, ExchangeNotFound, PartitionNotFound
 from ffq_spark.exchange.compute.pruning import Predicate
 from ffq_spark.exchange.scan.snapshot import READ_SCHEMA, open_exchange, take_snapshot
 from ffq_spark.exchange.write.local_write import write_batches
-from ffq_spark.options import ReadOptions, WriteOptions
+from ffq_spark.options import ReadOptions
 from ffq_spark.store import Store
 
 
@@ -18,7 +19,7 @@ def store(root: str) -> Store:
     """Write steps 1 and 2, step 3 that replaces them, and step 4."""
     for first, mode in ((0, "append"), (100, "append"), (200, "replace"), (300, "append")):
         batch = pa.record_batch({"k": list(range(first, first + 100))})
-        write_batches(root, [batch], options=WriteOptions(keys=("k",), partitions=4), mode=mode)
+        write_batches(root, [batch], options=write_options(keys=("k",), partitions=4), mode=mode)
     return Store(root)
 
 

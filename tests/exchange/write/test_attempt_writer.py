@@ -17,6 +17,7 @@ import ffq_reference as ffq
 import pyarrow as pa
 import pytest
 from conftest import Place
+from layouts import write_options
 
 from ffq_spark import Exchange
 from ffq_spark.errors import CorruptIndex
@@ -29,14 +30,13 @@ from ffq_spark.format.digest import Digest
 from ffq_spark.format.paths import AttemptId
 from ffq_spark.format.payload import checksum
 from ffq_spark.format.records import QueryRecord
-from ffq_spark.options import WriteOptions
 from ffq_spark.store import ReadTotals, Store
 
 ROWS = 5_000
 
 
 def write(place: Place, layout: str, *, partitions: int = 16, rows: int = ROWS) -> Exchange:
-    options = WriteOptions(keys=("k",), partitions=partitions, layout=layout)
+    options = write_options(keys=("k",), partitions=partitions, layout=layout)
     batch = pa.record_batch({"k": range(rows), "name": [f"row {n}" for n in range(rows)]})
     write_batches(place.root, [batch], options=options, storage_options=place.storage_options)
     return Exchange(place.root, place.storage_options)
@@ -136,7 +136,7 @@ def test_an_index_that_points_elsewhere_is_refused(root: str) -> None:
 
 
 def test_a_task_without_rows_has_an_index_and_no_file(root: str) -> None:
-    options = WriteOptions(keys=("k",), partitions=4, layout="packed")
+    options = write_options(keys=("k",), partitions=4, layout="packed")
     schema = pa.schema([("k", pa.int64())])
     write_batches(root, [], options=options, schema=schema)
     (folder,) = Path(root).glob("shuffle/*/0/0/1")
@@ -152,7 +152,7 @@ def test_layouts_may_differ_from_step_to_step(root: str) -> None:
 
 
 def test_rows_that_were_spilled_are_packed_in_partition_order(root: str) -> None:
-    options = WriteOptions(
+    options = write_options(
         keys=("k",), partitions=64, layout="packed", max_buffer_bytes=64 << 10, sort_by=("k",)
     )
     batches = [pa.record_batch({"k": range(n, n + 3000)}) for n in range(0, 60_000, 3000)]
@@ -170,7 +170,7 @@ def test_an_attempt_that_fails_has_no_index(root: str) -> None:
         yield pa.record_batch({"k": [1, 2]})
         raise ZeroDivisionError
 
-    options = WriteOptions(keys=("k",), partitions=2)
+    options = write_options(keys=("k",), partitions=2)
     with pytest.raises(ZeroDivisionError):
         write_batches(root, rows(), options=options)
     assert not list(Path(root).rglob("index.*"))
@@ -179,7 +179,7 @@ def test_an_attempt_that_fails_has_no_index(root: str) -> None:
 @pytest.mark.parametrize("layout", ["parts", "packed"])
 def test_an_output_describes_the_files_that_were_written(layout: str) -> None:
     store = Store(f"memory://{uuid.uuid4().hex}")
-    options = WriteOptions(keys=("k",), partitions=8, layout=layout)
+    options = write_options(keys=("k",), partitions=8, layout=layout)
     schema = pa.schema([("k", pa.int64())])
     query = QueryRecord(7, "app-1", 0, "append", 0)
     job = WriteJob.of(prepare(store, options, schema), query, options)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from layouts import write_options
 
 from ffq_spark.exchange.exchange import Exchange
 from ffq_spark.exchange.write.buffer import PartitionBuffer
@@ -43,7 +44,7 @@ def rows(count: int, seed: int = 0) -> Iterator[pa.RecordBatch]:
 
 
 def options(partitions: int, buffer: int, sort_by: tuple[str, ...] = ()) -> WriteOptions:
-    return WriteOptions(
+    return write_options(
         keys=("k",), partitions=partitions, max_buffer_bytes=buffer, sort_by=sort_by
     )
 

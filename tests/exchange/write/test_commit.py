@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
+from layouts import write_options
 
 from ffq_spark.errors import ReplayMismatch
 from ffq_spark.exchange.ledger.ledger import Ledger
@@ -19,10 +20,9 @@ from ffq_spark.exchange.write.job import WriteJob
 from ffq_spark.exchange.write.prepare import prepare
 from ffq_spark.exchange.write.stream_write import Delivery
 from ffq_spark.format.records import Outcome, OutcomeRecord, StepRecord
-from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store
 
-OPTIONS = WriteOptions(keys=("k",), partitions=2, stream_id="s")
+OPTIONS = write_options(keys=("k",), partitions=2, stream_id="s")
 Write = Callable[..., tuple[StepRecord | None, OutcomeRecord]]
 
 

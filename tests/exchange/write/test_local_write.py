@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
+from layouts import write_options
 
 from ffq_spark import Exchange
 from ffq_spark.errors import BadOption
@@ -14,10 +15,9 @@ from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.format import paths
 from ffq_spark.format.records import Outcome
-from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store
 
-OPTIONS = WriteOptions(keys=("k",), partitions=2)
+OPTIONS = write_options(keys=("k",), partitions=2)
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_a_write_that_fails_ends_its_query(root: str) -> None:
         raise ZeroDivisionError("by 0")
 
     with pytest.raises(ZeroDivisionError):
-        write_batches(root, rows(), options=WriteOptions(keys=("k",), partitions=2, query=7))
+        write_batches(root, rows(), options=write_options(keys=("k",), partitions=2, query=7))
     outcome = Ledger(Store(root)).outcome(7)
     assert outcome is not None
     assert (outcome.outcome, outcome.message) == (Outcome.ABORTED, "ZeroDivisionError: by 0")
@@ -53,12 +53,12 @@ def test_a_write_that_fails_ends_its_query(root: str) -> None:
 
 def test_a_write_that_is_refused_begins_no_query(root: str) -> None:
     with pytest.raises(BadOption):
-        write_batches(root, [pa.record_batch({"k": [1]})], options=WriteOptions(batch=3))
+        write_batches(root, [pa.record_batch({"k": [1]})], options=write_options(batch=3))
     assert Store(root).list(paths.QUERIES) == []
 
 
 def test_a_batch_of_a_stream_is_written_once(root: str) -> None:
-    options = WriteOptions(keys=("k",), partitions=2, stream_id="s", batch=0)
+    options = write_options(keys=("k",), partitions=2, stream_id="s", batch=0)
     batch = pa.record_batch({"k": [1]})
     steps = [write_batches(root, [batch], options=options) for _ in range(2)]
     assert [step and step.step for step in steps] == [1, None]

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from layouts import write_options
 
 from ffq_spark.errors import BadCommit, BadOption, Fenced
 from ffq_spark.exchange.ledger.sealing import AttemptOutput
@@ -17,10 +18,9 @@ from ffq_spark.exchange.write.prepare import prepare
 from ffq_spark.format import paths
 from ffq_spark.format.paths import AttemptId
 from ffq_spark.format.records import QueryRecord
-from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store
 
-OPTIONS = WriteOptions(keys=("k",), partitions=2)
+OPTIONS = write_options(keys=("k",), partitions=2)
 SCHEMA = pa.schema([("k", pa.int64())])
 
 

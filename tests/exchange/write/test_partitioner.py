@@ -9,19 +9,19 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from layouts import write_options
 
 from ffq_spark.exchange.compute.row_partitions import row_partitions
 from ffq_spark.exchange.write.job import WriteJob
 from ffq_spark.exchange.write.partitioner import arrange, gather, row_counts
 from ffq_spark.format.records import ExchangeRecord, QueryRecord
-from ffq_spark.options import WriteOptions
 
 SCHEMA = pa.schema([("k", pa.int64()), ("position", pa.int64()), ("text", pa.string())])
 QUERY = QueryRecord(1, "me", 0, "append", 0)
 
 
 def job_of(partitions: int, sort_by: tuple[str, ...] = ()) -> WriteJob:
-    options = WriteOptions(keys=("k",), partitions=partitions, sort_by=sort_by)
+    options = write_options(keys=("k",), partitions=partitions, sort_by=sort_by)
     return WriteJob.of(ExchangeRecord.of(SCHEMA, ("k",), partitions), QUERY, options)
 
 

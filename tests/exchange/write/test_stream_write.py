@@ -14,6 +14,7 @@ import pytest
 from conftest import Place
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from layouts import write_options
 
 from ffq_spark import Exchange
 from ffq_spark.errors import BadOption, ReplayMismatch, StepGap, StreamOwned
@@ -29,10 +30,9 @@ from ffq_spark.exchange.write.stream_write import Delivery
 from ffq_spark.format import paths
 from ffq_spark.format.ids import now_ms
 from ffq_spark.format.records import Outcome, StepRecord
-from ffq_spark.options import WriteOptions
 from ffq_spark.store import Store
 
-OPTIONS = WriteOptions(keys=("k",), partitions=2, stream_id="s")
+OPTIONS = write_options(keys=("k",), partitions=2, stream_id="s")
 
 
 class Stream:
@@ -184,7 +184,7 @@ def test_streams_and_batch_writers_share_an_exchange(place: Place) -> None:
     one, two = Stream(place, "a", "one"), Stream(place, "b", "two")
     one.run(0)
     two.run(7)
-    plain = WriteOptions(keys=("k",), partitions=2)
+    plain = write_options(keys=("k",), partitions=2)
     write_batches(
         place.root, [], schema=pa.schema([("k", pa.int64())]), options=plain, store=one.store
     )
@@ -273,7 +273,7 @@ def test_options_that_need_another_one_are_refused_without_it(
 ) -> None:
     schema = pa.schema([("k", pa.int64())])
     with pytest.raises(BadOption) as caught:
-        write_batches(root, [], schema=schema, options=WriteOptions(**given))
+        write_batches(root, [], schema=schema, options=write_options(**given))
     assert caught.value.option == option
     assert not Store(root).list("")
 
@@ -286,7 +286,7 @@ class Job:
         self.root = place.root
 
     def run(self, rows: list[int], batch: int = 0, **options: Any) -> StepRecord | None:
-        given = WriteOptions(keys=("k",), partitions=2, stream_id="s", batch=batch, **options)
+        given = write_options(keys=("k",), partitions=2, stream_id="s", batch=batch, **options)
         data = pa.record_batch({"k": pa.array(rows, pa.int64())})
         return write_batches(self.root, [data], options=given, store=self.store)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from layouts import write_options
 from service_scene import PARTITIONS, rows, sorted_rows, write
 
 import ffq_spark as ffq
@@ -36,7 +37,6 @@ from ffq_spark.exchange.write.shared_write import SharedWrite
 from ffq_spark.format import manifest, paths
 from ffq_spark.format.paths import AttemptId
 from ffq_spark.format.records import ExchangeRecord, QueryRecord
-from ffq_spark.options import WriteOptions
 from ffq_spark.service.client.connection import Connection
 from ffq_spark.service.client.write import RemoteWrite
 from ffq_spark.store import Store
@@ -386,7 +386,7 @@ def written(
     given = {"keys": ("id",), "partitions": partitions, **options}
     exchange = ExchangeRecord.of(SCHEMA, ("id",), partitions)
     record = QueryRecord(query, "me", 0, "append", 0)
-    job = WriteJob.of(exchange, record, WriteOptions(**given))
+    job = WriteJob.of(exchange, record, write_options(**given))
     return write_attempt(Store(root), job, 0, attempt, [rows(0, 100)]).id
 
 
