@@ -1,4 +1,4 @@
-"""ffq-spark doctor: from flags, from files, and how it ends."""
+"""ffq-spark doctor: settings from flags and files, and exit codes."""
 
 from __future__ import annotations
 

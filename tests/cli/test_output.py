@@ -1,4 +1,4 @@
-"""How values are shown: tables for people, JSON for machines."""
+"""Output of values: tables for people, JSON for machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ffq-spark plan: both layouts beside each other, one alone, and input that cannot be."""
+"""ffq-spark plan: both layouts side by side, one layout, and invalid input."""
 
 from __future__ import annotations
 

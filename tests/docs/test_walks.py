@@ -1,4 +1,4 @@
-"""The walks of docs/architecture.md are made of what a trace says, and find calls that go up."""
+"""The walks of docs/architecture.md are made from a trace, which also reveals calls up a room."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All checks together: every finding, and silence where all is well."""
+"""All checks together: every finding, and none for a healthy session."""
 
 from __future__ import annotations
 

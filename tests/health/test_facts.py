@@ -1,4 +1,4 @@
-"""What the settings of a session say of its executors and of the plugin."""
+"""Facts about executors and the plugin, derived from the settings of a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of what is installed: versions, storage clients, room on disk."""
+"""Checks of the installation: versions, storage clients, free space on disk."""
 
 from __future__ import annotations
 

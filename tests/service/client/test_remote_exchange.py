@@ -1,4 +1,4 @@
-"""How the client spells keys."""
+"""Encoding of keys by the client."""
 
 from __future__ import annotations
 
