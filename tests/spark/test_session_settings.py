@@ -22,6 +22,7 @@ from ffq_spark.options import (
     session_options,
     unknown_settings,
 )
+from ffq_spark.shared_names import PluginSetting, constants
 
 pytestmark = pytest.mark.spark
 
@@ -115,13 +116,17 @@ def test_each_option_counts_from_a_session_where_it_is_declared(
             assert found == kind.resolve({}, {}, {})
 
 
-def test_the_plugins_own_settings_are_declared(jar_options: dict[str, str]) -> None:
+def test_the_plugins_own_settings_are_declared_and_read(jar_options: dict[str, str]) -> None:
+    """The plugin reads each of its settings by its declared name, and none by a name of its own."""
     sources = Path(__file__).parents[2].joinpath("jars", "src").rglob("*.scala")
-    used = {
-        name for file in sources for name in re.findall(r'Prefix \+ "([^"]+)"', file.read_text())
+    scala = "\n".join(file.read_text() for file in sources)
+    declared = {
+        "".join(word.capitalize() for word in name.split("_")): value
+        for name, value in constants(PluginSetting).items()
     }
-    assert used == set(PLUGIN_SETTINGS)
-    assert {name: jar_options[name] for name in used} == dict.fromkeys(used, "")
+    assert set(re.findall(r"PluginSetting\.(\w+)", scala)) == set(declared)
+    assert not re.findall(r'Prefix \+ "', scala)
+    assert {jar_options[str(name)] for name in declared.values()} == {""}
 
 
 def test_a_misspelt_setting_is_refused_by_its_full_name(session: Any, root: str) -> None:

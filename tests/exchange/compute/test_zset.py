@@ -202,7 +202,7 @@ def test_weights_are_signed_integers(kind: pa.DataType) -> None:
 
 
 def test_a_missing_weight_is_refused() -> None:
-    with pytest.raises(KeyColumnMissing, match="'w' in: k"):
+    with pytest.raises(KeyColumnMissing, match="'w' is not in: k"):
         check_weight(pa.schema([("k", pa.int64())]), "w")
 
 
