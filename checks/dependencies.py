@@ -77,7 +77,7 @@ def requirements(extras: tuple[str, ...]) -> Iterator[str]:
 
 def first_party() -> Iterator[str]:
     """Yield this repository's modules: tests and benchmarks import their neighbours by name."""
-    yield from ("ffq_spark", "pyspark_ffqshuffle")
+    yield from ("ffq_spark", "pyspark_ffqshuffle", "walks")
     for directory in ("tests", "benchmarks"):
         yield from sorted({path.stem for path in (TOP / directory).rglob("*.py")})
 
