@@ -39,6 +39,7 @@ class Chain:
         self.folder = folder
         self.choose = random.Random(seed)
         self.classes = folder / "classes.jsa"
+        self.log = folder / "driver.log"
         self.tags = 0
         self.replays = 0
         self.early_kills = 0
@@ -53,14 +54,19 @@ class Chain:
 
     def start(self, how: str) -> subprocess.Popen[str]:
         keeping = "SharedArchiveFile" if self.classes.exists() else "ArchiveClassesAtExit"
-        return subprocess.Popen(
-            [sys.executable, str(APPLICATION), str(self.folder), how],
-            env={**os.environ, "JDK_JAVA_OPTIONS": f"{JAVA} -XX:{keeping}={self.classes}"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            start_new_session=True,
-        )
+        with self.log.open("w") as log:
+            return subprocess.Popen(
+                [sys.executable, str(APPLICATION), str(self.folder), how],
+                env={**os.environ, "JDK_JAVA_OPTIONS": f"{JAVA} -XX:{keeping}={self.classes}"},
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
+
+    def last_words(self) -> str:
+        """Return the end of what the last driver wrote to its standard error."""
+        return self.log.read_text(errors="replace")[-4000:]
 
     def run_and_kill(self) -> None:
         """Start the driver, let it work for a moment, and kill it with all processes it started.
@@ -75,7 +81,7 @@ class Chain:
             time.sleep(self.choose.random() * CATCHING_UP_SECONDS)
         else:
             while driver.stdout.readline() != "ready\n":
-                assert driver.poll() is None
+                assert driver.poll() is None, self.last_words()
             self.feed(self.choose.randrange(1, 4))
             time.sleep(self.choose.random() * 1.5)
         os.killpg(driver.pid, signal.SIGKILL)
@@ -95,7 +101,7 @@ class Chain:
     def drain(self) -> None:
         driver = self.start("once")
         driver.communicate(timeout=300)
-        assert driver.returncode == 0
+        assert driver.returncode == 0, self.last_words()
 
     def check(self) -> None:
         """Check that every row arrived once, and that each step has the rows of its offsets."""
