@@ -19,6 +19,8 @@ from typing import Any
 from walks.trace import Call, Function
 
 LISTED = ("ffq_spark.spark", "ffq_spark.exchange")
+# Runs after a worker's last row, when the query may have ended already: no trace is sure of it.
+UNCERTAIN = "freeze_heap"
 STORE = "ffq_spark.store.store"
 WRITES = {
     "Store.create_once": "create",
@@ -95,6 +97,7 @@ def is_listed(call: Call) -> bool:
     own_name = function.name.split(".")[-1]
     return (
         function.package in LISTED
+        and function.name != UNCERTAIN
         and (call.caller is None or call.caller.module != function.module)
         and "<locals>" not in function.name
         and not own_name.startswith("_")
@@ -113,6 +116,7 @@ def functions_of(calls: Iterable[Call]) -> set[Function]:
         call.function
         for call in calls
         if call.function.package in LISTED
+        and call.function.name != UNCERTAIN
         and not call.function.name.split(".")[-1].startswith("__")
     }
 
