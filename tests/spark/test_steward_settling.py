@@ -176,13 +176,3 @@ def test_a_look_at_hundreds_of_queries_asks_storage_a_bounded_number_of_times(
     assert asked == {str(query) for query in queries}, "some queries were never looked at"
     office.steward.look()
     assert len(office.settled()) == (300 if given_up else 0)
-
-
-def test_new_credentials_replace_expired_ones() -> None:
-    keeper = LeaseKeeper()
-    for secret in ("old", "new"):
-        keeper.add("s3://bucket/x", {"storage.secret": secret})
-    assert keeper.store("s3://bucket/x")._options["secret"] == "new"
-    same = keeper.store("s3://bucket/x")
-    keeper.add("s3://bucket/x", {"storage.secret": "new"})
-    assert keeper.store("s3://bucket/x") is same

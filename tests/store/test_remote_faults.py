@@ -25,7 +25,6 @@ from ffq_spark.format import paths
 from ffq_spark.store import Store
 from ffq_spark.store import remote as remote_module
 from ffq_spark.store.retry import Policy
-from ffq_spark.store.s3 import S3Backend
 
 KIB = 1 << 10
 
@@ -288,87 +287,3 @@ def test_only_the_range_that_failed_is_read_again(store: Store, proxy: S3Proxy) 
             assert len(store.read_range("f", start, 100)) == 100
     asked = [request.range for request in proxy.requests]
     assert asked == ["bytes=0-99", *["bytes=100-199"] * 3, "bytes=200-299"]
-
-
-def test_a_bulk_delete_that_names_files_it_left_is_not_done(
-    proxied: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """S3 answers 200 with a list of files that it did not delete, here because of throttling."""
-    backend = S3Backend(proxied.root.removeprefix("s3://"), proxied.storage_options)
-    store = Store(proxied.root, backend=backend)
-    store.write("d/f", [b"x"])
-    client = backend.client
-    real, answers = client.call_s3, [{"Errors": [{"Key": "d/f", "Code": "SlowDown"}]}]
-
-    def throttled(method: str, **request: Any) -> Any:
-        return answers.pop() if answers else real(method, **request)
-
-    monkeypatch.setattr(client, "call_s3", throttled)
-    store.delete_many(["d/f"])
-    assert answers == [] and store.walk("d") == []
-    answers.append({"Errors": [{"Key": "d/f", "Code": "AccessDenied"}]})
-    with pytest.raises(StoreFailed, match="1 of 1 files were not deleted"):
-        store.delete_many(["d/f"])
-
-
-def test_what_is_refused_is_asked_once(proxied: Place, proxy: S3Proxy) -> None:
-    store = Store(proxied.root, {**proxied.storage_options, "secret": "wrong-secret"})
-    with pytest.raises(StoreFailed, match="PermissionError"):
-        store.read("f")
-    assert proxy.counts() == {"GET": 1}
-
-
-@pytest.mark.parametrize(
-    ("retries", "tries"),
-    [({"max_attempts": 0}, 1), ({"max_attempts": "2"}, 3), ({"total_max_attempts": 2}, 2)],
-)
-def test_a_user_may_say_how_often(
-    proxied: Place, proxy: S3Proxy, retries: dict[str, Any], tries: int
-) -> None:
-    options = {**proxied.storage_options, "config_kwargs": {"retries": retries}}
-    with proxy.faults(Fault("503")), pytest.raises(StoreFailed):
-        Store(proxied.root, options).read("f")
-    assert proxy.counts() == {"GET": tries}
-
-
-# --- processes --------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def forked(store: Store) -> Iterator[Callable[[Callable[[], Any]], Any]]:
-    import gc
-    import multiprocessing
-
-    context = multiprocessing.get_context("fork")
-    children: list[Any] = []
-
-    def start(task: Callable[[], Any]) -> Any:
-        gc.collect()
-        ours, theirs = context.Pipe()
-        child = context.Process(target=lambda: theirs.send(task()))
-        child.start()
-        children.append(child)
-        return ours
-
-    yield start
-    for child in children:
-        child.kill()
-        child.join()
-
-
-def test_parent_and_forked_children_read_at_once_each_by_its_own_client(
-    store: Store, proxy: S3Proxy, forked: Callable[[Callable[[], Any]], Any]
-) -> None:
-    """Faults break connections in all processes, and every process reconnects its own client."""
-    bodies = {f"d/{n}": random.Random(n).randbytes(50_000) for n in range(20)}
-    for path, body in bodies.items():
-        store.write(path, [body])
-
-    def read_all() -> bool:
-        return all(store.read(path) == body for path, body in bodies.items())
-
-    with proxy.faults(Fault("cut", on("GET"), share=0.2), Fault("reset", share=0.1)):
-        pipes = [forked(read_all) for _ in range(2)]
-        assert read_all()
-        for pipe in pipes:
-            assert pipe.poll(60) and pipe.recv()

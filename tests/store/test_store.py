@@ -10,7 +10,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -116,12 +115,6 @@ def test_many_files_are_read_in_their_order(store: Store) -> None:
     assert store.read_many(names) == [bodies.get(name) for name in names]
     read = [None if data is None else bytes(data) for data in store.read_large(names)]
     assert read == [bodies.get(name) for name in names]
-
-
-def test_no_more_memory_is_taken_than_a_local_file_has_bytes(tmp_path: Path) -> None:
-    store = Store(str(tmp_path))
-    store.write("f", [b"x" * 100_000])
-    assert len(store.read_range("f", 10, 1 << 60)) == 99_990
 
 
 def test_what_is_not_there_is_not_found(store: Store) -> None:

@@ -53,19 +53,6 @@ def test_a_server_that_is_not_there_is_a_store_that_failed(verb: str) -> None:
     assert WRONG not in str(caught.value)
 
 
-@pytest.mark.parametrize("verb", ["read", "create_once", "write"])
-def test_a_directory_in_the_place_of_a_file_is_a_store_that_failed(
-    verb: str, tmp_path: Path
-) -> None:
-    (tmp_path / "d" / "file").mkdir(parents=True)
-    if verb == "create_once":
-        (tmp_path / "d" / "file").rmdir()
-        (tmp_path / "d").rmdir()
-        (tmp_path / "d").write_bytes(b"a file")
-    with pytest.raises(StoreFailed, match=str(tmp_path / "d" / "file")):
-        VERBS[verb](Store(str(tmp_path)))
-
-
 # --- stores that cannot create once -----------------------------------------------------------
 
 

@@ -116,15 +116,6 @@ def test_an_attempt_that_is_not_registered_is_refused_in_ffqs_words(scene: Scene
     assert str(caught.value).startswith(
         "[FFQ_NOT_REGISTERED] map output not registered for requested attempt"
     )
-    with pytest.raises(NotRegistered, match="map output not registered for requested attempt"):
-        scene.exchange.fetch(step.body.query, 0, 0, attempt=2)
-
-
-def test_a_fetch_from_a_stage_that_the_step_does_not_name_is_refused(scene: Scene) -> None:
-    step, _ = scene.twins()
-    for stage, map_task in ((1, 0), (0, 5)):
-        with pytest.raises(NoAttempts):
-            scene.exchange.fetch(step.body.query, map_task, 0, stage=stage)
 
 
 def test_where_no_step_is_every_complete_attempt_may_be_read(scene: Scene) -> None:

@@ -9,8 +9,6 @@ import ffq_reference as ffq
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from ffq_spark.errors import (
     BadOption,
@@ -19,7 +17,6 @@ from ffq_spark.errors import (
     ExchangeNotFound,
     NoAttempts,
     NotRegistered,
-    PartitionNotFound,
     QueryNotFound,
     Unsupported,
 )
@@ -122,8 +119,6 @@ def test_an_attempt_that_is_not_complete_is_not_registered(attempts: Path, attem
     text = "map output not registered for requested attempt"
     with pytest.raises(NotRegistered, match=text):
         Exchange(str(attempts)).read(attempt=attempt)
-    with pytest.raises(NotRegistered, match=text):
-        Exchange(str(attempts)).fetch(7, 0, 0, attempt=attempt)
 
 
 def test_a_map_task_without_a_complete_attempt_is_never_left_out(attempts: Path) -> None:
@@ -276,41 +271,3 @@ def test_columns_are_known_from_the_first_bytes(
     (place / "part-0.ipc").write_bytes(b"FFQS" if codec != "plain" else b"\xff\xff\xff\xff")
     with pytest.raises(CorruptPart):
         Exchange(str(tmp_path)).info()
-
-
-# --- fetching bytes ----------------------------------------------------------------------------
-
-
-def test_a_fetch_gives_the_files_own_bytes(golden: Exchange) -> None:
-    place = Path(golden.root) / "shuffle" / str(QUERY) / "0"
-    expected = (place / "0/1/part-2.ipc").read_bytes()
-    assert golden.fetch(QUERY, 0, 2) == expected
-    assert golden.fetch(QUERY, 0, 2, attempt=1) == expected
-    with pytest.raises(PartitionNotFound, match="partition 1 not found in shuffle index"):
-        golden.fetch(QUERY, 0, 1)
-    with pytest.raises(NoAttempts, match="no shuffle attempts found for map task"):
-        golden.fetch(QUERY, 3, 0)
-
-
-@settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(chunk=st.integers(1, 700), beyond=st.integers(0, 1000))
-def test_chunks_of_any_size_join_to_the_same_bytes(
-    golden: Exchange, chunk: int, beyond: int
-) -> None:
-    whole = golden.fetch(QUERY, 0, 2)
-    starts = range(0, len(whole), chunk)
-    pieces = [golden.fetch(QUERY, 0, 2, start_offset=at, max_bytes=chunk) for at in starts]
-    assert b"".join(pieces) == whole
-    assert golden.fetch(QUERY, 0, 2, start_offset=starts[-1]) == pieces[-1]
-    assert golden.fetch(QUERY, 0, 2, start_offset=len(whole) + beyond, max_bytes=chunk) == b""
-
-
-def test_a_map_task_can_be_fetched_before_the_others_are_complete(attempts: Path) -> None:
-    ffq.write_v1(attempts, (7, 0, 1, 1), {0: [batch(8)]}, index=False)
-    expected = (attempts / "shuffle/7/0/0/3/part-0.ipc").read_bytes()
-    assert Exchange(str(attempts)).fetch(7, 0, 0) == expected
-    assert Exchange(str(attempts)).fetch(7, 0, 0, attempt=3) == expected
-    with pytest.raises(NoAttempts, match="no shuffle attempts found for map task"):
-        Exchange(str(attempts)).fetch(7, 1, 0)

@@ -116,14 +116,6 @@ def test_a_record_of_another_step_is_refused(exchange: Exchange) -> None:
         keys(exchange)
 
 
-def test_a_manifest_of_another_step_is_refused(exchange: Exchange) -> None:
-    second, third = (Path(exchange.root) / exchange.steps()[n].body.manifest for n in (1, 2))
-    second.write_bytes(third.read_bytes())
-    with pytest.raises(CorruptRecord, match="differs from the committed one") as caught:
-        keys(exchange)
-    assert caught.value.path == str(second)
-
-
 def test_steps_that_disagree_about_where_they_begin_are_refused(exchange: Exchange) -> None:
     """A later base would hide rows, and an earlier base would show replaced rows."""
     newest = Path(exchange.root) / "_ffq/steps" / f"{4:020d}.json"

@@ -1,118 +1,23 @@
-"""Verification finds every damage to a part: flipped bits, and cut, swapped or missing files."""
+"""Verification finds grown, swapped and missing files, and lists all damage of an exchange."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from itertools import product
 from pathlib import Path
 
 import ffq_reference as ffq
-import pyarrow as pa
 import pytest
+from damaged_part import CODECS, FORMATS, Damaged, rows
 from layouts import write_options
 from stored_parts import stored_parts
 
-from ffq_spark.errors import CorruptPart, FfqError
+from ffq_spark.errors import CorruptPart
 from ffq_spark.exchange.exchange import Exchange
-from ffq_spark.exchange.read.parts import read_parts
-from ffq_spark.exchange.scan.snapshot import take_snapshot
 from ffq_spark.exchange.write.local_write import write_batches
-from ffq_spark.options import ReadOptions
-from ffq_spark.store import Store
-
-CODECS = [
-    *product(["parts"], ["arrow", "ffqs"], ["none", "lz4", "zstd"]),
-    ("packed", "arrow", "none"),
-    ("packed", "ffqs", "zstd"),
-]
-FORMATS = ["-".join(codec) for codec in CODECS]
-
-
-def rows(count: int) -> pa.RecordBatch:
-    names = [f"{n * 7919:x}{n}" for n in range(count)]
-    return pa.record_batch({"k": [n * 7919 for n in range(count)], "name": names})
-
-
-class Damaged:
-    """A small exchange, and one of its parts, which tests damage and restore."""
-
-    def __init__(
-        self,
-        root: str,
-        layout: str = "parts",
-        payload: str = "arrow",
-        compression: str = "none",
-    ) -> None:
-        options = write_options(
-            keys=("k",), partitions=3, layout=layout, payload=payload, compression=compression
-        )
-        self.is_packed = layout == "packed"
-        write_batches(root, [rows(90)], options=options)
-        self.exchange = Exchange(root)
-        self.snapshot = take_snapshot(Store(root), ReadOptions())
-        self.part = self.snapshot.parts().slice(1, 1)
-        self.file = Path(root) / self.part["file"][0].as_py()
-        self.start = self.part["offset"][0].as_py()
-        self.whole = self.file.read_bytes()
-        self.good = self.whole[self.start : self.start + self.part["bytes"][0].as_py()]
-        assert self.is_packed == (len(self.good) < len(self.whole)) == (self.start > 0)
-
-    def read(self, verify: str) -> int:
-        """Read the part and return its number of rows."""
-        schema = self.snapshot.exchange.schema
-        batches = read_parts(self.snapshot.store, self.part, schema, ReadOptions(verify=verify))
-        return sum(batch.num_rows for batch in batches)
-
-    def flips(self) -> Iterator[tuple[int, int]]:
-        """Flip each bit of the part in turn, while the caller handles the yielded position."""
-        descriptor = os.open(self.file, os.O_WRONLY)
-        try:
-            for position, byte in enumerate(self.good):
-                for bit in range(8):
-                    os.pwrite(descriptor, bytes([byte ^ 1 << bit]), self.start + position)
-                    yield position, bit
-                os.pwrite(descriptor, bytes([byte]), self.start + position)
-        finally:
-            os.close(descriptor)
 
 
 @pytest.fixture(params=CODECS, ids=FORMATS)
 def damaged(request: pytest.FixtureRequest, root: str) -> Damaged:
     return Damaged(root, *request.param)
-
-
-def test_every_single_flipped_bit_is_noticed(damaged: Damaged) -> None:
-    assert len(damaged.good) > 500
-    looked_at = 0
-    for _ in damaged.flips():
-        with pytest.raises(CorruptPart) as caught:
-            damaged.read("full")
-        assert caught.value.path == str(damaged.file)
-        looked_at += 1
-    assert looked_at == 8 * len(damaged.good)
-    assert damaged.read("full") == damaged.part["rows"][0].as_py()
-
-
-def test_without_checksums_a_flipped_bit_never_changes_the_number_of_rows(
-    damaged: Damaged,
-) -> None:
-    expected = damaged.part["rows"][0].as_py()
-    for _ in damaged.flips():
-        try:
-            found = damaged.read("counts")
-        except CorruptPart as error:
-            assert error.path == str(damaged.file)
-        else:
-            assert found == expected
-
-
-@pytest.mark.parametrize("verify", ["full", "counts"])
-def test_a_cut_at_every_byte_is_noticed(damaged: Damaged, verify: str) -> None:
-    for length in reversed(range(len(damaged.good))):
-        os.truncate(damaged.file, damaged.start + length)
-        with pytest.raises(CorruptPart, match=f"{length} bytes instead of {len(damaged.good)}"):
-            damaged.read(verify)
 
 
 @pytest.mark.parametrize("verify", ["full", "counts"])
@@ -152,50 +57,6 @@ def test_two_parts_that_were_swapped_are_noticed(damaged: Damaged) -> None:
         other.write_bytes(swapped)
     damaged.file.write_bytes(damaged.good)
     assert damaged.exchange.verify().ok
-
-
-# --- cuts that Arrow itself does not detect ---------------------------------------------------
-
-
-def message_boundaries(*batches: pa.RecordBatch) -> list[int]:
-    """Return the lengths to which a stream of these batches can be cut and stay readable."""
-    heads = [ffq.stream(*batches[: count + 1]) for count in range(len(batches))]
-    end = 8
-    return [len(ffq.stream(batches[0].slice(0, 0))) - end, *(len(head) - end for head in heads)]
-
-
-def test_a_stream_cut_between_messages_is_noticed(tmp_path: Path) -> None:
-    """The row count reveals the cut, even if the file is padded to its old size."""
-    batches = [rows(5), rows(3), rows(4)]
-    place = ffq.write_v1(tmp_path, (7, 0, 0, 1), {0: batches})
-    part, exchange = place / "part-0.ipc", Exchange(str(tmp_path))
-    good = part.read_bytes()
-    shorter = []
-    for cut in message_boundaries(*batches)[1:-1]:
-        shorter.append(pa.ipc.open_stream(good[:cut]).read_all().num_rows)
-        for data in (good[:cut], good[:cut] + bytes(len(good) - cut)):
-            part.write_bytes(data)
-            for verify in ("full", "counts"):
-                with pytest.raises(CorruptPart, match="instead of") as caught:
-                    exchange.read(verify=verify).read_all()
-                assert caught.value.path == str(part)
-    assert shorter == [5, 8]
-
-
-def test_bits_of_a_part_without_checksum_never_escape_as_another_error(tmp_path: Path) -> None:
-    """FFQ's version 1 has no checksum: a flipped bit may stay undetected, but no row is missing."""
-    place = ffq.write_v1(tmp_path, (7, 0, 0, 1), {0: [rows(5)]})
-    part, exchange = place / "part-0.ipc", Exchange(str(tmp_path))
-    good = part.read_bytes()
-    for position, byte in enumerate(good):
-        part.write_bytes(good[:position] + bytes([byte ^ 1 << position % 8]) + good[position + 1 :])
-        try:
-            assert exchange.read().read_all().num_rows == 5
-        except FfqError as error:
-            assert error.path == str(part)
-
-
-# --- all damage at once -----------------------------------------------------------------------
 
 
 def test_verify_lists_all_damage(root: str) -> None:

@@ -1,4 +1,4 @@
-"""Following the log: the steps that a stream reads, its batches, and its pauses."""
+"""Following the log: the steps that a stream reads, and its batches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ffq_spark.errors import BadOption, Replaced, StepExpired, StepNotFound
-from ffq_spark.exchange.ledger import consumers, pause
+from ffq_spark.exchange.ledger import consumers
 from ffq_spark.exchange.ledger.step_log import StepLog
 from ffq_spark.exchange.read.parts import read_parts
 from ffq_spark.exchange.scan.following import next_end, steps_between
@@ -209,51 +209,3 @@ def test_a_hold_that_comes_while_steps_expire_is_seen_or_refused(root: str) -> N
             assert moment > 5
             return
     raise AssertionError("gc never came to its end")
-
-
-def test_streams_of_any_speed_rest_at_one_step(scene: Scene) -> None:
-    history(scene, "aaa")
-    assert pause.resting_place(scene.store, 1, 3) == 3
-    assert scene.exchange.pause() == 3
-    history(scene, "aa")
-    assert [pause.resting_place(scene.store, start, 5) for start in (0, 2, 3)] == [3, 3, 3]
-    assert scene.exchange.pause() == scene.exchange.paused_at() == 3
-    scene.exchange.resume()
-    assert scene.exchange.paused_at() is None
-    assert pause.resting_place(scene.store, 3, 5) == 5
-    assert scene.exchange.pause(at=7) == 7
-    assert pause.resting_place(scene.store, 3, 5) == 5
-    history(scene, "aaaa")
-    assert pause.resting_place(scene.store, 5, 9) == 7
-    scene.exchange.resume()
-    with pytest.raises(StepNotFound):
-        scene.exchange.pause(at=2)
-    assert scene.exchange.paused_at() is None
-
-
-def test_no_stream_passes_the_step_while_it_is_decided(scene: Scene) -> None:
-    """Steps are added and streams read during a pause; no stream goes beyond the pause's step."""
-    history(scene, "aa")
-    positions: list[int] = []
-
-    def move(start: int) -> None:
-        latest = scene.ledger.log.last_number()
-        positions.append(pause.resting_place(scene.store, start, latest))
-
-    class Busy(Store):
-        def create_once(self, path: str, data: bytes) -> bool:
-            history(scene, "a")
-            move(0)
-            created = super().create_once(path, data)
-            move(1)
-            history(scene, "a")
-            return created
-
-        def read_optional(self, path: str) -> bytes | None:
-            move(2)
-            return super().read_optional(path)
-
-    step = pause.pause(Busy(scene.place.root))
-    move(0)
-    assert max(positions) <= step == scene.exchange.paused_at()
-    assert positions[-1] == step

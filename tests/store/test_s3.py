@@ -1,4 +1,4 @@
-"""The exact number of S3 requests of each operation of the store, which cost money and time."""
+"""The requests that each operation sends to S3, which cost money and time, and their tries."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 from conftest import Place
-from s3proxy import S3Proxy
+from s3proxy import Fault, S3Proxy
 
+from ffq_spark.errors import StoreFailed
 from ffq_spark.store import Store
+from ffq_spark.store.s3 import S3Backend
 
 MIB = 1 << 20
 
@@ -108,3 +110,44 @@ def test_the_server_counts_the_same_requests(store: Store, proxy: S3Proxy, s3: A
     }
     theirs = Counter(s3.request_counts()) - before
     assert theirs == {"PUT": 8, "GET": 5, "POST": 2, "LIST": 1, "DELETE": 1}
+
+
+def test_a_bulk_delete_that_names_files_it_left_is_not_done(
+    proxied: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S3 answers 200 with a list of files that it did not delete, here because of throttling."""
+    backend = S3Backend(proxied.root.removeprefix("s3://"), proxied.storage_options)
+    store = Store(proxied.root, backend=backend)
+    store.write("d/f", [b"x"])
+    client = backend.client
+    real, answers = client.call_s3, [{"Errors": [{"Key": "d/f", "Code": "SlowDown"}]}]
+
+    def throttled(method: str, **request: Any) -> Any:
+        return answers.pop() if answers else real(method, **request)
+
+    monkeypatch.setattr(client, "call_s3", throttled)
+    store.delete_many(["d/f"])
+    assert answers == [] and store.walk("d") == []
+    answers.append({"Errors": [{"Key": "d/f", "Code": "AccessDenied"}]})
+    with pytest.raises(StoreFailed, match="1 of 1 files were not deleted"):
+        store.delete_many(["d/f"])
+
+
+def test_what_is_refused_is_asked_once(proxied: Place, proxy: S3Proxy) -> None:
+    store = Store(proxied.root, {**proxied.storage_options, "secret": "wrong-secret"})
+    with pytest.raises(StoreFailed, match="PermissionError"):
+        store.read("f")
+    assert proxy.counts() == {"GET": 1}
+
+
+@pytest.mark.parametrize(
+    ("retries", "tries"),
+    [({"max_attempts": 0}, 1), ({"max_attempts": "2"}, 3), ({"total_max_attempts": 2}, 2)],
+)
+def test_a_user_may_say_how_often(
+    proxied: Place, proxy: S3Proxy, retries: dict[str, Any], tries: int
+) -> None:
+    options = {**proxied.storage_options, "config_kwargs": {"retries": retries}}
+    with proxy.faults(Fault("503")), pytest.raises(StoreFailed):
+        Store(proxied.root, options).read("f")
+    assert proxy.counts() == {"GET": tries}

@@ -1,0 +1,153 @@
+"""Leases of a driver's roots: renewed on each beat, each root on its own, and released once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from ffq_spark.exchange.ledger import leases
+from ffq_spark.spark.lease_keeper import LeaseKeeper
+from ffq_spark.store import Store
+
+APP = "app-1"
+QUERY = 7
+
+
+class Storage:
+    """Renewals of leases, counted by root; those of a blocked root wait until it is freed."""
+
+    def __init__(self) -> None:
+        self.renewals: list[str] = []
+        self.begun: list[str] = []
+        self.blocked: dict[str, threading.Event] = {}
+        self.broken: set[str] = set()
+        self._renew = leases.renew
+
+    def renew(self, store: Store, initiator: str, seconds: int) -> Any:
+        self.begun.append(store.root)
+        if store.root in self.blocked:
+            assert self.blocked[store.root].wait(60)
+        if store.root in self.broken:
+            raise OSError("out of order")
+        renewed = self._renew(store, initiator, seconds)
+        self.renewals.append(store.root)
+        return renewed
+
+    def block(self, root: str) -> threading.Event:
+        self.blocked[root] = threading.Event()
+        return self.blocked[root]
+
+
+@pytest.fixture
+def storage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Storage]:
+    storage = Storage()
+    monkeypatch.setattr(leases, "renew", storage.renew)
+    yield storage
+    for free in storage.blocked.values():
+        free.set()
+
+
+@pytest.fixture
+def keeper() -> LeaseKeeper:
+    keeper = LeaseKeeper()
+    keeper.start(APP, 30)
+    return keeper
+
+
+def wait_for(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def roots(new_root: Callable[[], str], keeper: LeaseKeeper) -> list[str]:
+    """Return two roots without open queries."""
+    both = [new_root(), new_root()]
+    for root in both:
+        keeper.add(root, {})
+    return both
+
+
+def test_only_roots_with_open_queries_are_renewed(
+    storage: Storage, keeper: LeaseKeeper, roots: list[str]
+) -> None:
+    one, other = roots
+    keeper.opened(one, QUERY)
+    keeper.opened(one, QUERY + 1)
+    wait_for(lambda: storage.renewals)
+    keeper.settled(one, QUERY)
+    before = len(storage.renewals)
+    keeper.beat()
+    wait_for(lambda: len(storage.renewals) > before)
+    keeper.settled(one, QUERY + 1)
+    keeper.release()
+    storage.renewals.clear()
+    keeper.beat()
+    assert storage.renewals == [] and other not in storage.begun
+
+
+def test_a_root_whose_storage_hangs_delays_no_other(
+    storage: Storage, keeper: LeaseKeeper, roots: list[str]
+) -> None:
+    hanging, other = roots
+    free = storage.block(hanging)
+    keeper.opened(hanging, QUERY)
+    wait_for(lambda: storage.begun == [hanging])
+    for beats in range(1, 4):
+        keeper.opened(other, QUERY) if beats == 1 else keeper.beat()
+        wait_for(lambda beats=beats: storage.renewals.count(other) == beats)
+    assert storage.begun.count(hanging) == 1, "a beat must not start a second renewal of a root"
+    free.set()
+    # The beats during the first renewal call for one more.
+    wait_for(lambda: storage.renewals.count(hanging) == 2)
+    keeper.release()
+    assert storage.renewals.count(hanging) == 2
+
+
+def test_a_renewal_that_fails_is_tried_again_on_the_next_beat(
+    storage: Storage,
+    keeper: LeaseKeeper,
+    roots: list[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    root = roots[0]
+    storage.broken.add(root)
+    keeper.opened(root, QUERY)
+    wait_for(lambda: "was not renewed: out of order" in caplog.text)
+    storage.broken.clear()
+    keeper.beat()
+    wait_for(lambda: storage.renewals == [root])
+    lease = leases.read(Store(root), APP)
+    assert lease is not None and lease.seconds == 30
+
+
+def test_no_renewal_restores_a_released_lease(
+    storage: Storage, keeper: LeaseKeeper, roots: list[str]
+) -> None:
+    """A renewal is running while the leases are released, and beats come afterwards."""
+    root = roots[0]
+    free = storage.block(root)
+    keeper.opened(root, QUERY)
+    wait_for(lambda: storage.begun == [root])
+    threading.Timer(0.2, free.set).start()
+    keeper.release()
+    assert storage.renewals == [root], "the release must wait for the running renewal"
+    keeper.beat()
+    keeper.opened(root, QUERY)
+    assert leases.read(Store(root), APP) is None and storage.begun == [root]
+
+
+def test_new_credentials_replace_expired_ones() -> None:
+    keeper = LeaseKeeper()
+    for secret in ("old", "new"):
+        keeper.add("s3://bucket/x", {"storage.secret": secret})
+    assert keeper.store("s3://bucket/x")._options["secret"] == "new"
+    same = keeper.store("s3://bucket/x")
+    keeper.add("s3://bucket/x", {"storage.secret": "new"})
+    assert keeper.store("s3://bucket/x") is same

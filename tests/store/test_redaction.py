@@ -1,0 +1,148 @@
+"""Secrets of storage options are recognized by their names, and hidden in every spelling."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ffq_spark.store.redaction import scrub
+
+SECRET = "Zebra/Quartz+7719"
+QUOTED = "Zebra%2FQuartz%2B7719"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"key": SECRET},
+        {"secret": SECRET},
+        {"token": SECRET},
+        {"password": SECRET},
+        {"sas_token": f"?sv=2024&sig={SECRET}"},
+        {"credential": SECRET},
+        {"account_key": SECRET},
+        {"connection_string": f"AccountName=me;AccountKey={SECRET};Suffix=x"},
+        {"client_kwargs": {"aws_secret_access_key": SECRET}},
+        {"client_kwargs": {"aws_session_token": SECRET}},
+        {"token": {"type": "service_account", "private_key": SECRET}},
+        {"s3_additional_kwargs": {"SSECustomerKey": SECRET}},
+        {"a": [{"credentials": [SECRET]}]},
+        {"secret": SECRET.encode()},
+    ],
+    ids=str,
+)
+def test_a_secret_is_scrubbed_wherever_it_is_given(options: dict[str, Any]) -> None:
+    for told in (SECRET, QUOTED, f"https://host/?sig={SECRET}&x=1", f"AccountKey={SECRET};"):
+        found = scrub(f"refused: {told}!", options)
+        assert found.startswith("refused: ") and "***" in found
+        assert SECRET not in found and QUOTED not in found
+
+
+LINES = "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0B\n-----END KEY-----\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "told", "hidden"),
+    [
+        ({"token": 771977197719}, "no such token: 771977197719", "771977197719"),
+        ({"auth": f"Bearer {SECRET}"}, f"token {SECRET} has expired", SECRET),
+        ({"private_key": LINES}, f"bad key {LINES!r}", "MIIEvQ"),
+        ({"private_key": LINES}, f"bad key {json.dumps(LINES)}", "MIIEvQ"),
+        ({"private_key": LINES}, "line 2: MIIEvQIBADANBgkqhkiG9w0B", "MIIEvQ"),
+        ({"secret": "Zebra\\Quartz"}, f"{ {'secret': 'Zebra' + chr(92) + 'Quartz'} }", "Quartz"),
+    ],
+)
+def test_a_secret_is_scrubbed_in_every_spelling(
+    options: dict[str, Any], told: str, hidden: str
+) -> None:
+    assert hidden in told and hidden not in scrub(told, options)
+
+
+def test_a_limit_is_no_secret() -> None:
+    assert scrub("waited 30000 ms", {"connection_timeout": 30000}) == "waited 30000 ms"
+
+
+# All places of a login in a URL, with the mistakes that users make in URLs.
+LOGINS = [
+    f"https://me:{SECRET}@host/",
+    f"htp//me:{SECRET}@host",
+    f"http:/me:{SECRET}@host:1",
+    f"me:{SECRET}@host",
+    f"http://{SECRET}@host",
+    f"http://me:{SECRET}",
+    f"http//me:{SECRET}",
+    f"https://host/{QUOTED}/bucket",
+    f"https://host/?key={QUOTED}",
+    f"https://host#{QUOTED}",
+]
+
+
+@pytest.mark.parametrize("address", LOGINS)
+@pytest.mark.parametrize(
+    "place",
+    [
+        lambda value: {"endpoint_url": value},
+        lambda value: {"client_kwargs": {"endpoint_url": value}},
+        lambda value: {"client_kwargs": json.dumps({"endpoint_url": value})},
+        lambda value: {"config_kwargs": {"proxies": {"https": value}}},
+        lambda value: {"session_kwargs": {"proxy": value}},
+        lambda value: {"client_kwargs": {"trust": [{"proxy_urls": [value]}]}},
+        lambda value: {"account_host": value},
+        lambda value: {"uri": value},
+    ],
+    ids=lambda place: json.dumps(place("…"), ensure_ascii=False),
+)
+def test_an_address_that_is_more_than_a_host_is_scrubbed_by_its_options_name(
+    place: Callable[[str], dict[str, Any]], address: str
+) -> None:
+    options = place(address)
+    login = address.rpartition("@")[0]
+    for told in (address, repr(address), f"Invalid endpoint: {address}", login, SECRET, QUOTED):
+        found = scrub(f"refused: {told}!", options)
+        assert SECRET not in found and QUOTED not in found and "Zebra" not in found
+    assert scrub("me", options) == "me"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"passphrase": SECRET},
+        {"username": SECRET},
+        {"kerb_ticket": SECRET},
+        {"session_kwargs": {"headers": {"X-Vault": SECRET}}},
+        {"client_kwargs": {"cookies": {"id": SECRET}}},
+        {"client_kwargs": json.dumps({"aws_secret_access_key": SECRET})},
+        {"token": json.dumps({"private_key": f"{SECRET}\nMIIEvQIBADANBgkqhkiG9w0B"})},
+        {"storage": f"DefaultEndpointsProtocol=https;AccountKey={SECRET};Suffix=x"},
+        {"anything": f"https://me:{SECRET}@host"},
+    ],
+    ids=str,
+)
+def test_names_and_values_that_hide_a_secret_are_known(options: dict[str, Any]) -> None:
+    found = scrub(f"refused: {SECRET}!", options)
+    assert SECRET not in found and "refused" in found
+
+
+def test_a_login_of_few_characters_is_scrubbed() -> None:
+    options = {"endpoint_url": "htp//u:PW@host"}
+    for told in ("htp//u:PW@host", "htp//u:PW@host/bucket", "http://u:PW@host", "login u:PW"):
+        assert "PW" not in scrub(told, options)
+    basic = base64.b64encode(b"u:PW").decode()
+    assert basic not in scrub(f"Authorization: Basic {basic}", options)
+
+
+def test_an_address_without_a_login_stays() -> None:
+    for address in ("http://127.0.0.1:1/", "https://s3.eu-west-1.amazonaws.com", "http://[::1]:9"):
+        options = {"endpoint_url": address, "config_kwargs": {"proxies": {"http": address}}}
+        told = f'Could not connect to the endpoint URL: "{address}"'
+        assert scrub(told, options) == told
+
+
+def test_the_rest_of_a_text_stays() -> None:
+    options = {"key": "k", "secret": "", "anon": True, "endpoint_url": "http://127.0.0.1:1/"}
+    told = "cannot connect to http://127.0.0.1:1/ with key k"
+    assert scrub(told, options) == told
