@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ffq_spark.exchange.ledger import leases
+from ffq_spark.spark import lease_keeper
 from ffq_spark.spark.lease_keeper import LeaseKeeper
 from ffq_spark.store import Store
 
@@ -128,13 +129,14 @@ def test_a_renewal_that_fails_is_tried_again_on_the_next_beat(
 
 
 def test_no_renewal_restores_a_released_lease(
-    storage: Storage, keeper: LeaseKeeper, roots: list[str]
+    storage: Storage, keeper: LeaseKeeper, roots: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A renewal is running while the leases are released, and beats come afterwards."""
     root = roots[0]
     free = storage.block(root)
     keeper.opened(root, QUERY)
     wait_for(lambda: storage.begun == [root])
+    monkeypatch.setattr(lease_keeper, "_JOIN_SECONDS", 60)
     threading.Timer(0.2, free.set).start()
     keeper.release()
     assert storage.renewals == [root], "the release must wait for the running renewal"

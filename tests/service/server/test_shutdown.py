@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -140,23 +139,6 @@ def test_sigterm_ends_a_loaded_server_200_times(large: str, tmp_path: Path) -> N
 
 
 # --- signals ----------------------------------------------------------------------------------
-
-
-def send_to_a_thread(pid: int, number: int) -> None:
-    """Send a signal to a thread other than the main one, as the kernel sometimes does."""
-    other = max(int(name) for name in os.listdir(f"/proc/{pid}/task"))
-    assert other != pid
-    library = ctypes.CDLL(None, use_errno=True)
-    assert library.tgkill(pid, other, number) == 0, os.strerror(ctypes.get_errno())
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and tgkill")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_that_another_thread_takes_is_acted_on(large: str, number: int) -> None:
-    with serving(f"x={large}") as server:
-        assert ffq.connect(server.url).exchanges() == ["x"]
-        send_to_a_thread(server.process.pid, number)
-        assert server.process.wait(30) == 0
 
 
 def test_a_second_signal_ends_the_drain_at_once(large: str) -> None:
