@@ -1,5 +1,8 @@
 """Renews the leases of a driver's roots.
 
+A write takes the first lease of its root once its options have been accepted. Renewals keep that
+lease and never create one, because a write that is refused must leave nothing at its root.
+
 Each root's lease is renewed in its own thread, so that neither the storage of another root nor
 other work of the steward delays it.
 """
@@ -41,7 +44,7 @@ class LeaseKeeper:
             known.storage = dict(storage)
 
     def opened(self, root: str, query: int) -> None:
-        """Renew the root's lease now, and on each beat until this query is settled."""
+        """Renew the root's lease, if any, now and on each beat until the query is settled."""
         self._roots[root].queries.add(query)
         self._roots[root].renew(self._initiator, self._seconds)
 
@@ -77,6 +80,7 @@ class _Root:
         self.storage = dict(storage)
         self.queries: set[int] = set()
         self._lock = threading.Lock()
+        self._is_taken = False
         self._is_due = False
         self._released = False
         self._thread: threading.Thread | None = None
@@ -96,7 +100,9 @@ class _Root:
     def _renew(self, initiator: str, seconds: int) -> None:
         while self._take_due():
             try:
-                leases.renew(self.store, initiator, seconds)
+                self._is_taken = self._is_taken or leases.is_taken(self.store, initiator)
+                if self._is_taken:
+                    leases.renew(self.store, initiator, seconds)
             except Exception as error:
                 # The next beat retries.
                 logger.warning("the lease of %s was not renewed: %s", self.store.root, error)

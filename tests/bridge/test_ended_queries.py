@@ -1,10 +1,10 @@
-"""The steward ends writes that fail where no writer can abort them."""
+"""The steward ends writes that fail where no writer can abort, and keeps no lease of others."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -36,17 +36,33 @@ def spark() -> Iterator[Any]:
     session.stop()
 
 
-def failing(frame: Any, root: str, pattern: str, count: int = 1) -> Any:
-    """Make all tasks of a frame fail, once the root has `count` files that match a pattern."""
+def failing(frame: Any, seen: Callable[[], Any], count: int = 1, seconds: float = 60) -> Any:
+    """Make all tasks of a frame fail, once they have seen `count` different things, or in time."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from batches
-        deadline = time.monotonic() + 60
-        while len(list(Path(root).glob(pattern))) < count and time.monotonic() < deadline:
+        deadline, known = time.monotonic() + seconds, set()
+        while len(known) < count and time.monotonic() < deadline:
+            known.update(seen())
             time.sleep(0.05)
         raise RuntimeError("on purpose")
 
     return frame.mapInArrow(run, "id long")
+
+
+def contents(root: str, pattern: str) -> Callable[[], Any]:
+    """Return a function that reads all files of a root that match a pattern."""
+    return lambda: [file.read_bytes() for file in Path(root).glob(pattern)]
+
+
+def slowly(seconds: float) -> Any:
+    """Return a function for `mapInArrow` that takes some time for each task."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        time.sleep(seconds)
+        yield from batches
+
+    return run
 
 
 def save(frame: Any, root: str, **options: Any) -> None:
@@ -79,21 +95,40 @@ def deaf(spark: Any) -> Iterator[None]:
         bus.addToStatusQueue(listener)
 
 
-@pytest.mark.parametrize("case", ["adaptive", "not adaptive", "no events"])
-def test_a_shuffle_that_fails_below_a_write_leaves_nothing_under_way(
-    spark: Any, root: str, case: str
+@pytest.mark.parametrize("is_heard", [True, False], ids=["events", "no events"])
+def test_a_shuffle_that_fails_below_a_write_leaves_nothing(
+    spark: Any, root: str, is_heard: bool
 ) -> None:
-    """Adaptive execution runs the shuffle before a writer exists that could abort the write."""
-    spark.conf.set("spark.sql.adaptive.enabled", str(case != "not adaptive"))
-    rows = failing(spark.range(10, numPartitions=2), root, "_ffq/leases/*.json")
+    """Adaptive execution runs the shuffle before a writer exists; it lasts for several looks."""
+    rows = failing(spark.range(10, numPartitions=2), contents(root, "_ffq/*/*.json"), seconds=LEASE)
+    with nullcontext() if is_heard else deaf(spark), pytest.raises(Exception, match="on purpose"):
+        save(rows.distinct(), root)
+    assert not Path(root).exists()
+
+
+def test_a_write_that_is_refused_after_a_shuffle_leaves_nothing(spark: Any, root: str) -> None:
+    """Adaptive execution runs the shuffle before the write's options are checked."""
+    rows = spark.range(10, numPartitions=2).mapInArrow(slowly(LEASE), "id long")
+    with pytest.raises(Exception, match="FFQ_BAD_OPTION"):
+        save(rows.distinct(), root, hash="md5")
+    assert not Path(root).exists()
+
+
+@pytest.mark.parametrize("is_heard", [True, False], ids=["events", "no events"])
+def test_a_write_that_fails_while_it_holds_a_lease_leaves_nothing_under_way(
+    spark: Any, root: str, is_heard: bool
+) -> None:
+    """Without adaptive execution the writer takes a lease first. The steward renews it once."""
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    rows = failing(spark.range(10, numPartitions=2), contents(root, "_ffq/leases/*.json"), 2)
     try:
-        with deaf(spark) if case == "no events" else nullcontext():
+        with nullcontext() if is_heard else deaf(spark):
             with pytest.raises(Exception, match="on purpose"):
                 save(rows.distinct(), root)
             wait_for_the_leases_end(root)
     finally:
         spark.conf.unset("spark.sql.adaptive.enabled")
-    assert {status.state.name for status in Exchange(root).status()} <= {"FAILED"}
+    assert [status.state.name for status in Exchange(root).status()] == ["FAILED"]
 
 
 def test_a_micro_batch_of_which_no_task_finished_is_ended(
@@ -102,7 +137,7 @@ def test_a_micro_batch_of_which_no_task_finished_is_ended(
     stream = spark.readStream.format("rate").load().selectExpr("value AS id")
     exchange = Exchange(root)
     for runs in (1, 2):
-        rows = failing(stream, root, "_ffq/queries/*[0-9].json", runs + 1)
+        rows = failing(stream, contents(root, "_ffq/queries/*[0-9].json"), runs + 1)
         write = rows.writeStream.format("ffqshuffle").options(keys="id", partitions=2)
         write = write.option("checkpointLocation", str(tmp_path / "checkpoint"))
         with pytest.raises(Exception, match="on purpose"):

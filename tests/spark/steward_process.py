@@ -77,6 +77,9 @@ class Driver(Scene):
         super().__init__(Place(root))
         self.query = self.begin().query
         self.jobs = 0
+        # The writer takes the first lease, and the steward keeps it.
+        leases.renew(self.store, APP, 5)
+        self.first_lease = self.lease()
 
     def event(self, kind: str, **values: Any) -> Event:
         return {"event": kind, "root": self.place.root, "query": self.query, **values}
@@ -97,6 +100,11 @@ class Driver(Scene):
 
     def lease(self) -> LeaseRecord | None:
         return leases.read(self.store, APP)
+
+    def renewed(self) -> LeaseRecord:
+        """Wait until the steward has renewed the first lease, and return the new one."""
+        renewed: LeaseRecord = wait_for(lambda: (now := self.lease()) != self.first_lease and now)
+        return renewed
 
     def meet(self, steward: Steward) -> None:
         """Wait until the steward has handled everything that was sent."""

@@ -1,20 +1,23 @@
-"""Leases of a driver's roots: renewed on each beat, each root on its own, and released once."""
+"""Leases of a driver: renewed once a write has taken them, each root on its own, and released."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ffq_spark.exchange.ledger import leases
+from ffq_spark.format import paths
 from ffq_spark.spark import lease_keeper
 from ffq_spark.spark.lease_keeper import LeaseKeeper
 from ffq_spark.store import Store
 
 APP = "app-1"
+take_lease = leases.renew
 QUERY = 7
 
 
@@ -26,7 +29,6 @@ class Storage:
         self.begun: list[str] = []
         self.blocked: dict[str, threading.Event] = {}
         self.broken: set[str] = set()
-        self._renew = leases.renew
 
     def renew(self, store: Store, initiator: str, seconds: int) -> Any:
         self.begun.append(store.root)
@@ -34,7 +36,7 @@ class Storage:
             assert self.blocked[store.root].wait(60)
         if store.root in self.broken:
             raise OSError("out of order")
-        renewed = self._renew(store, initiator, seconds)
+        renewed = take_lease(store, initiator, seconds)
         self.renewals.append(store.root)
         return renewed
 
@@ -68,11 +70,45 @@ def wait_for(condition: Callable[[], Any]) -> None:
 
 @pytest.fixture
 def roots(new_root: Callable[[], str], keeper: LeaseKeeper) -> list[str]:
-    """Return two roots without open queries."""
+    """Return two roots without open queries, on which a write has taken a lease."""
     both = [new_root(), new_root()]
     for root in both:
+        take_lease(Store(root), APP, 30)
         keeper.add(root, {})
     return both
+
+
+def test_a_root_whose_write_was_refused_stays_as_it_was(
+    storage: Storage, keeper: LeaseKeeper, root: str
+) -> None:
+    """Spark runs a refused write for a while: its planning, and the shuffles below it."""
+    keeper.add(root, {})
+    keeper.opened(root, QUERY)
+    for _ in range(3):
+        keeper.beat()
+        wait_for(lambda: keeper._roots[root]._thread is None)
+    keeper.settled(root, QUERY)
+    keeper.release()
+    assert storage.begun == [] and not Path(root).exists()
+
+
+def test_a_lease_is_renewed_from_the_beat_after_a_write_took_it(
+    storage: Storage, keeper: LeaseKeeper, root: str
+) -> None:
+    keeper.add(root, {})
+    keeper.opened(root, QUERY)
+    take_lease(Store(root), APP, 5)
+    keeper.beat()
+    wait_for(lambda: leases.read(Store(root), APP).seconds == 30)
+
+
+def test_a_damaged_lease_is_replaced(storage: Storage, keeper: LeaseKeeper, root: str) -> None:
+    store = Store(root)
+    store.write(paths.lease(APP), [b"{"])
+    keeper.add(root, {})
+    keeper.opened(root, QUERY)
+    wait_for(lambda: storage.renewals)
+    assert leases.read(store, APP) is not None
 
 
 def test_only_roots_with_open_queries_are_renewed(

@@ -73,7 +73,7 @@ def test_events_of_a_query_that_was_never_opened_are_left_out(start: Start, driv
 def test_a_lease_is_renewed_by_beats_alone(start: Start, driver: Driver) -> None:
     steward = start(lease_seconds=7)
     steward.send(driver.open())
-    first = wait_for(driver.lease)
+    first = driver.renewed()
     assert first.seconds == 7
     for _ in range(3):
         driver.meet(steward)
@@ -140,7 +140,7 @@ def test_a_driver_that_says_goodbye_gives_its_leases_back(
 ) -> None:
     steward = start()
     steward.send(driver.open(), beside.open(), driver.task("task_start", 1))
-    wait_for(beside.lease)
+    beside.renewed()
     steward.send({"event": "bye"})
     steward.close()
     assert driver.lease() is None and beside.lease() is None
@@ -150,7 +150,7 @@ def test_a_driver_that_says_goodbye_gives_its_leases_back(
 def test_a_driver_that_just_ends_keeps_its_lease_and_its_log(start: Start, driver: Driver) -> None:
     steward = start()
     steward.send(driver.open(), driver.task("task_start", 1))
-    lease = wait_for(driver.lease)
+    lease = driver.renewed()
     steward.close()
     assert driver.lease() == lease
     assert list(driver.log().tasks) == [1]
@@ -189,7 +189,7 @@ def test_one_roots_storage_does_not_hold_up_anothers_lease(start: Start, driver:
         steward = start()
         hanging = {"root": "s3://bucket/x", "query": 1}
         steward.send({"event": "open", "storage": silence} | hanging, driver.open())
-        lease = wait_for(driver.lease)
+        lease = driver.renewed()
         steward.send({"event": "job_end"} | hanging, {"event": "beat"})
         lease = wait_for(lambda: (now := driver.lease()) != lease and now)
         steward.send({"event": "beat"})
@@ -200,7 +200,7 @@ def test_one_roots_storage_does_not_hold_up_anothers_lease(start: Start, driver:
 def test_a_lease_is_renewed_again_once_storage_is_back(start: Start, driver: Driver) -> None:
     steward = start()
     steward.send(driver.open())
-    wait_for(driver.lease)
+    driver.renewed()
     folder = Path(driver.place.root, paths.LEASES)
     shutil.rmtree(folder)
     folder.write_text("in the way")
@@ -208,7 +208,7 @@ def test_a_lease_is_renewed_again_once_storage_is_back(start: Start, driver: Dri
     driver.meet(steward)
     folder.unlink()
     steward.send({"event": "beat"})
-    wait_for(driver.lease)
+    driver.renewed()
     _, complaints = steward.close()
     assert "was not renewed" in complaints
 

@@ -61,6 +61,11 @@ def release(store: Store, initiator: str) -> None:
     store.delete(paths.lease(initiator))
 
 
+def is_taken(store: Store, initiator: str) -> bool:
+    """Return whether an initiator has a lease, which may be lapsed or damaged."""
+    return store.read_optional(paths.lease(initiator)) is not None
+
+
 def read(store: Store, initiator: str) -> LeaseRecord | None:
     """Read the lease of an initiator, or return None if it has none."""
     path = paths.lease(initiator)
