@@ -22,8 +22,8 @@ settings.load_profile("ffq")
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-# A second conftest.py in tests/service would shadow this one: tests import it as `conftest`.
-pytest_plugins = ("service_fixtures",)
+# A second conftest.py in a directory would shadow this one: tests import it as `conftest`.
+pytest_plugins = ("log_fixtures", "service_fixtures")
 
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ["PYSPARK_PYTHON"] = sys.executable

@@ -17,7 +17,7 @@ from stepping import Files, Killed, Process, open_store
 
 from ffq_spark.errors import CorruptRecord, StepExpired
 from ffq_spark.exchange.compute.pruning import Predicate, matching_partitions, may_match
-from ffq_spark.exchange.ledger import log_checkpoint, log_spans
+from ffq_spark.exchange.ledger import log_checkpoint
 from ffq_spark.exchange.ledger.log_checkpoint import LogCheckpoint
 from ffq_spark.exchange.ledger.log_spans import Span
 from ffq_spark.exchange.ledger.step_log import StepLog
@@ -30,22 +30,7 @@ from ffq_spark.format.records import ExchangeRecord, StepRecord
 from ffq_spark.options import ReadOptions
 from ffq_spark.store import Store
 
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make log checkpoints of 4, 8, 16, … steps, so that short logs have some."""
-    monkeypatch.setattr(log_spans, "FIRST_SIZE", 4)
-    monkeypatch.setattr(log_spans, "GROWTH", 2)
-
-
-@pytest.fixture
-def files() -> Files:
-    return {}
-
-
-@pytest.fixture
-def scene(files: Files) -> Scene:
-    return Scene(Place("/memory"), open_store(files))
+pytestmark = pytest.mark.usefixtures("small_checkpoints")
 
 
 def checkpoint_files(files: Files) -> list[str]:

@@ -8,15 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ffq_spark.exchange.ledger import log_spans
 from ffq_spark.exchange.ledger.log_spans import Span, cover, ending_at
 
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make log checkpoints of 4, 8, 16, … steps, to test the rules with small numbers."""
-    monkeypatch.setattr(log_spans, "FIRST_SIZE", 4)
-    monkeypatch.setattr(log_spans, "GROWTH", 2)
+pytestmark = pytest.mark.usefixtures("small_checkpoints")
 
 
 @given(st.integers(1, 300), st.integers(0, 300))

@@ -12,29 +12,13 @@ from hypothesis import strategies as st
 from stepping import Files, Process, open_store
 
 from ffq_spark.errors import CorruptRecord, StepNotFound
-from ffq_spark.exchange.ledger import log_spans
 from ffq_spark.exchange.ledger.step_log import StepLog
 from ffq_spark.exchange.scan.snapshot import take_snapshot
 from ffq_spark.format import paths
 from ffq_spark.format.records import NewestRecord, Outcome, OutcomeRecord
 from ffq_spark.options import ReadOptions
 
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make log checkpoints of 4, 8, 16, … steps, so that short logs have some."""
-    monkeypatch.setattr(log_spans, "FIRST_SIZE", 4)
-    monkeypatch.setattr(log_spans, "GROWTH", 2)
-
-
-@pytest.fixture
-def files() -> Files:
-    return {}
-
-
-@pytest.fixture
-def scene(files: Files) -> Scene:
-    return Scene(Place("/memory"), open_store(files))
+pytestmark = pytest.mark.usefixtures("small_checkpoints")
 
 
 HINTS = (

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Place
 from gc_judge import read_step
 from gc_scene import DAY_MS, Scene, rows_of
-from stepping import Files, Process, open_store
+from stepping import Files, Process
 
 from ffq_spark.errors import AlreadyCommitted, Fenced, StepExpired
 from ffq_spark.exchange.ledger.ledger import Ledger
@@ -15,16 +14,6 @@ from ffq_spark.format import paths
 from ffq_spark.format.ids import now_ms
 from ffq_spark.format.records import Outcome
 from ffq_spark.store import Store
-
-
-@pytest.fixture
-def files() -> Files:
-    return {}
-
-
-@pytest.fixture
-def scene(files: Files) -> Scene:
-    return Scene(Place("/memory"), open_store(files))
 
 
 def gc_process(files: Files, now: int) -> Process:

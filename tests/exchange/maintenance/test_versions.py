@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from stepping import Files, Killed, Process, open_store
 
 from ffq_spark.errors import CorruptRecord, ExchangeNotFound, StepExpired, StepNotFound
-from ffq_spark.exchange.ledger import consumers, log_spans
+from ffq_spark.exchange.ledger import consumers
 from ffq_spark.exchange.maintenance.gc import collect_garbage
 from ffq_spark.exchange.maintenance.retention import KEPT_VERSIONS
 from ffq_spark.exchange.maintenance.versions import rollback, versions
@@ -25,22 +25,7 @@ from ffq_spark.format.records import StepRecord
 from ffq_spark.options import ReadOptions
 from ffq_spark.store import Store
 
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make log checkpoints of 4, 8, 16, … steps, so that short logs have some."""
-    monkeypatch.setattr(log_spans, "FIRST_SIZE", 4)
-    monkeypatch.setattr(log_spans, "GROWTH", 2)
-
-
-@pytest.fixture
-def files() -> Files:
-    return {}
-
-
-@pytest.fixture
-def scene(files: Files) -> Scene:
-    return Scene(Place("/memory"), open_store(files))
+pytestmark = pytest.mark.usefixtures("small_checkpoints")
 
 
 def rows(store: Store, **options: Any) -> Rows:
