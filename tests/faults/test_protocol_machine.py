@@ -11,18 +11,12 @@ from typing import Any, TypeVar
 import fault_truth as truth
 import pyarrow as pa
 import pytest
+from campaigns import CountedMachine, campaign
 from fault_rows import table_rows
 from fault_stewards import StewardRules
 from fault_stream_rules import StreamRules
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import invariant, precondition, rule
 from layouts import write_options
 from stepping import DECIDING, Killed, Process, new_directory
 
@@ -98,10 +92,8 @@ class Running:
     faults: int = 0
 
 
-class ProtocolMachine(StreamRules, StewardRules, RuleBasedStateMachine):
+class ProtocolMachine(StreamRules, StewardRules, CountedMachine):
     """Writers, twins, aborts, streams, stewards, gc, readers, faults and crashes on one root."""
-
-    transitions = 0
 
     def __init__(self) -> None:
         super().__init__()
@@ -331,10 +323,6 @@ class ProtocolMachine(StreamRules, StewardRules, RuleBasedStateMachine):
         self.exchange = exchange
 
     @invariant()
-    def count_transitions(self) -> None:
-        type(self).transitions += 1
-
-    @invariant()
     def outcomes_never_change(self) -> None:
         outcomes = truth.outcomes(self.root)
         assert self.outcomes.items() <= outcomes.items()
@@ -361,26 +349,10 @@ class ProtocolMachine(StreamRules, StewardRules, RuleBasedStateMachine):
             shutil.rmtree(self.root)
 
 
-def campaign(examples: int, transitions: int) -> None:
-    class Campaign(ProtocolMachine):
-        pass
-
-    Campaign.transitions = 0
-    profile = settings(
-        max_examples=examples,
-        stateful_step_count=40,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
-    run_state_machine_as_test(Campaign, settings=profile)
-    print(f"{Campaign.transitions} transitions")
-    assert Campaign.transitions >= transitions
-
-
 def test_every_interleaving_keeps_the_protocol() -> None:
-    campaign(examples=300, transitions=5_000)
+    campaign(ProtocolMachine, examples=300, steps=40, transitions=5_000)
 
 
 @pytest.mark.soak
 def test_every_interleaving_keeps_the_protocol_soak() -> None:
-    campaign(examples=3_500, transitions=100_000)
+    campaign(ProtocolMachine, examples=3_500, steps=40, transitions=100_000)

@@ -8,18 +8,11 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from campaigns import CountedMachine, campaign
 from gc_claims import REFUSALS, Claims, begin_stream, follow, hold, rollback
 from gc_judge import SCHEMA, Judge, batch
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import initialize, invariant, precondition, rule
 from layouts import write_options
 from stepping import FakeTime, Files, Killed, Process, open_store
 
@@ -77,10 +70,8 @@ class Query:
     lapsed: bool = False
 
 
-class GcMachine(RuleBasedStateMachine):
+class GcMachine(CountedMachine):
     """One exchange, with any number of concurrent processes."""
-
-    transitions = 0
 
     @initialize(ttl_ms=st.sampled_from([0, 700]))
     def start_world(self, ttl_ms: int) -> None:
@@ -297,7 +288,6 @@ class GcMachine(RuleBasedStateMachine):
 
     @invariant()
     def everything_holds(self) -> None:
-        type(self).transitions += 1
         for process in self.processes:
             self.check_end(process)
         self.claims.settle()
@@ -353,25 +343,10 @@ class GcMachine(RuleBasedStateMachine):
         self.judge.check_at_rest(opened, self.claims.granted, self.claims.on_storage())
 
 
-def run(examples: int, transitions: int) -> None:
-    class Campaign(GcMachine):
-        pass
-
-    Campaign.transitions = 0
-    profile = settings(
-        max_examples=examples,
-        stateful_step_count=50,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
-    run_state_machine_as_test(Campaign, settings=profile)
-    assert Campaign.transitions >= transitions
-
-
 def test_no_interleaving_loses_a_committed_row_or_leaves_an_orphan() -> None:
-    run(examples=150, transitions=5_000)
+    campaign(GcMachine, examples=150, steps=50, transitions=5_000)
 
 
 @pytest.mark.soak
 def test_no_interleaving_loses_a_committed_row_or_leaves_an_orphan_soak() -> None:
-    run(examples=3_000, transitions=100_000)
+    campaign(GcMachine, examples=3_000, steps=50, transitions=100_000)
