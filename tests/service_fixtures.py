@@ -46,3 +46,11 @@ def connect() -> Iterator[Any]:
     yield start
     for closeable in opened:
         closeable.close()
+
+
+@pytest.fixture
+def service(root: str) -> Iterator[Any]:
+    """Serve a root as the writable exchange `made`, and connect to the service."""
+    options = {"port": 0, "writable": True, "drain_seconds": 0, "lease_seconds": 60}
+    with ffq.serve({"made": root}, **options) as served, ffq.connect(served.url) as connection:
+        yield connection

@@ -20,9 +20,13 @@ import psutil
 import pyarrow as pa
 from layouts import write_options
 
+import ffq_spark as ffq
 from ffq_spark import Exchange
 from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.service.auth.tokens import new_token
+from ffq_spark.service.client.connection import Connection
+from ffq_spark.service.client.write import RemoteWrite
+from ffq_spark.service.server.service import Service
 
 PARTITIONS = 8
 MANY = 2_000
@@ -50,6 +54,15 @@ def write(root: str, batch: pa.RecordBatch, mode: str = "append", **options: Any
     given = {"keys": ("id",), "partitions": PARTITIONS, **options}
     write_batches(root, [batch], options=write_options(**given), mode=mode, storage_options=storage)
     return Exchange(root, storage)
+
+
+SCHEMA = rows(0, 1).schema
+
+
+def begin(service: Connection, **options: Any) -> RemoteWrite:
+    """Begin a write to the exchange `made` of a service."""
+    given = {"keys": "id", "partitions": PARTITIONS, **options}
+    return service.exchange("made").begin(SCHEMA, **given)
 
 
 def sorted_rows(table: pa.Table) -> list[dict[str, Any]]:
@@ -108,6 +121,19 @@ def serving(*arguments: str, port: int = 0) -> Iterator[ServerProcess]:
         yield server
     finally:
         server.kill()
+
+
+def with_one_reader(root: str, **options: Any) -> tuple[Service, Connection, Any]:
+    """Serve an exchange with one reader slot, which a reader holds that has read one batch.
+
+    The server's credits are few, so the server stalls until that reader reads on.
+    """
+    options = {"port": 0, "server_credits": 1 << 20, "max_readers": 1, **options}
+    service = ffq.serve({"x": root}, **options)
+    connection = ffq.connect(service.url, retries=0)
+    reader = connection.exchange("x").read()
+    reader.read_next_batch()
+    return service, connection, reader
 
 
 class Caller:

@@ -8,7 +8,14 @@ import pyarrow as pa
 import pytest
 
 from ffq_spark import Exchange
-from ffq_spark.errors import BadCommit, Canceled, Fenced, QueryEnded, QueryNotFound
+from ffq_spark.errors import (
+    BadCommit,
+    Canceled,
+    Fenced,
+    QueryEnded,
+    QueryNotFound,
+    ReplayMismatch,
+)
 from ffq_spark.exchange.ledger.cancel import request_cancel
 from ffq_spark.exchange.write.shared_write import SharedWrite
 from ffq_spark.format import paths
@@ -24,8 +31,8 @@ def store() -> Store:
     return Store(f"memory://{uuid.uuid4().hex}")
 
 
-def batch(first: int) -> pa.RecordBatch:
-    return pa.record_batch([list(range(first, first + 5))], schema=SCHEMA)
+def batch(first: int, count: int = 5) -> pa.RecordBatch:
+    return pa.record_batch([list(range(first, first + count))], schema=SCHEMA)
 
 
 def test_any_process_goes_on_where_another_ended(store: Store) -> None:
@@ -88,3 +95,55 @@ def test_a_lease_lasts_until_the_commit(store: Store) -> None:
 def test_a_query_that_nobody_began_is_not_found(store: Store) -> None:
     with pytest.raises(QueryNotFound, match="7"):
         SharedWrite.open(store, 7)
+
+
+def test_two_calls_of_one_commit_give_one_answer(root: str) -> None:
+    """The second call begins before the first has ended, and finds its own batch in the log."""
+
+    class Behind(Store):
+        """A store that hides the query's outcome from the first read."""
+
+        looked = False
+
+        def read_optional(self, path: str) -> bytes | None:
+            hidden = path.endswith(".outcome.json") and not self.looked
+            self.looked |= hidden
+            return None if hidden else super().read_optional(path)
+
+    options = {**GIVEN, "streamId": "s", "batch": "0"}
+    upload = SharedWrite.begin(Store(root), SCHEMA, options)
+    upload.put(0, [batch(0)])
+    steps = [SharedWrite.open(store(root), upload.query).commit(1) for store in (Store, Behind)]
+    assert [step.step for step in steps if step] == [1, 1]
+
+
+def test_a_commit_that_lost_its_batch_says_so_however_often_it_is_asked(root: str) -> None:
+    """The query is committed but never becomes a step: another run of the batch was faster."""
+
+    class Late(Store):
+        """A store that hides the batch record until somebody tries to create it."""
+
+        seen = False
+
+        def read_optional(self, path: str) -> bytes | None:
+            hidden = path == paths.stream_batch("s", 1, 0) and not self.seen
+            return None if hidden else super().read_optional(path)
+
+        def create_once(self, path: str, data: bytes) -> bool:
+            self.seen |= path == paths.stream_batch("s", 1, 0)
+            return super().create_once(path, data)
+
+    options = {**GIVEN, "streamId": "s", "batch": "0"}
+    for store, count in ((Store(root), 5), (Late(root), 7), (Late(root), 5)):
+        upload = SharedWrite.begin(store, SCHEMA, options)
+        upload.put(0, [batch(0, count)])
+        if count == 7:
+            for _ in range(2):
+                with pytest.raises(ReplayMismatch, match="first 5 rows"):
+                    upload.commit(1)
+        else:
+            first = store.__class__ is Store
+            for _ in range(2):
+                step = upload.commit(1)
+                assert (step is not None) == first
+    assert Exchange(root).info().rows == 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from service_scene import rows, until, write
+from service_scene import rows, until, with_one_reader, write
 
 import ffq_spark as ffq
 from ffq_spark.errors import Unavailable
@@ -14,11 +14,8 @@ from ffq_spark.service.server.concurrency import ActiveCalls, ConcurrencyLimit
 
 def test_readers_beyond_the_limit_wait_and_are_told_to_come_again(root: str) -> None:
     write(root, rows(0, 200_000, width=200), partitions=1)
-    options = {"max_readers": 1, "max_wait": 0, "server_credits": 1 << 20}
-    with ffq.serve({"x": root}, port=0, drain_seconds=0, **options) as service:
-        slow = ffq.connect(service.url)
-        reader = slow.exchange("x").read()
-        reader.read_next_batch()
+    service, slow, reader = with_one_reader(root, max_wait=0, drain_seconds=0)
+    with service:
         with pytest.raises(Unavailable, match=r"all reader slots \(1\) stayed busy"):
             ffq.connect(service.url, retries=0).exchange("x").read().read_next_batch()
         assert slow.health()["readers"] == 1
@@ -31,17 +28,15 @@ def test_readers_beyond_the_limit_wait_and_are_told_to_come_again(root: str) -> 
 
 def test_while_it_is_emptied_calls_finish_and_new_ones_are_refused(root: str) -> None:
     write(root, rows(0, 300_000, width=100), partitions=1)
-    service = ffq.serve({"x": root}, port=0, server_credits=1 << 20, max_readers=1)
-    connection = ffq.connect(service.url, retries=0)
-    reader = connection.exchange("x").read()
-    count = reader.read_next_batch().num_rows
+    service, _connection, reader = with_one_reader(root)
     closed: list[bool] = []
     closer = threading.Thread(target=lambda: closed.append(service.close(drain=60)))
     closer.start()
     until(lambda: service.server.activity.calls.draining)
     with pytest.raises(Unavailable, match="shutting down"):
         ffq.connect(service.url, retries=0).exchanges()
-    assert count + sum(batch.num_rows for batch in reader) == 300_000
+    ids = reader.read_all()["id"].to_pylist()
+    assert ids == list(range(ids[0], 300_000)) and ids[0] > 0
     closer.join(60)
     assert closed == [True]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from service_scene import rows, serving, until, write
+from service_scene import rows, serving, until, with_one_reader, write
 
 import ffq_spark as ffq
 from ffq_spark.errors import FfqError, Unavailable
@@ -203,11 +203,7 @@ def test_a_program_ends_although_a_reader_stalls(large: str) -> None:
 
 
 def test_a_reader_in_line_is_told_at_once_that_the_service_ends(large: str) -> None:
-    options = {"port": 0, "server_credits": 1 << 20, "max_readers": 1, "max_wait": 600}
-    service = ffq.serve({"x": large}, **options)
-    stalled = ffq.connect(service.url, retries=0)
-    reader = stalled.exchange("x").read()
-    reader.read_next_batch()
+    service, _connection, _reader = with_one_reader(large, max_wait=600)
     refusals: list[BaseException] = []
 
     def wait_in_line() -> None:
