@@ -20,8 +20,6 @@ from ffq_spark.format.records import (
     JsonRecord,
     Outcome,
     OutcomeRecord,
-    QueryId,
-    QueryRecord,
     StepBody,
     StepRecord,
 )
@@ -170,8 +168,3 @@ def test_an_append_extends_the_version_and_a_replace_begins_one() -> None:
     fourth = StepRecord.following(third, BODY)
     places = [(s.step, s.version, s.base) for s in (first, second, third, fourth)]
     assert places == [(1, 1, 1), (2, 1, 1), (3, 2, 3), (4, 2, 3)]
-
-
-def test_a_querys_full_name_is_its_initiator_and_number() -> None:
-    record = QueryRecord(query=5, initiator="app", stage=0, mode="append", created_at_ms=1)
-    assert record.id == QueryId("app", 5)

@@ -16,7 +16,6 @@ from ffq_spark.format.records.queries import (
     LeaseRecord,
     Outcome,
     OutcomeRecord,
-    QueryId,
     QueryRecord,
 )
 from ffq_spark.format.records.steps import NewestRecord, StepBody, StepRecord
@@ -38,7 +37,6 @@ __all__ = [
     "Outcome",
     "OutcomeRecord",
     "OwnerRecord",
-    "QueryId",
     "QueryRecord",
     "StepBody",
     "StepRecord",

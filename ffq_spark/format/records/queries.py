@@ -23,10 +23,6 @@ class QueryRecord(JsonRecord):
     created_at_ms: int
     lease_seconds: int = 0
 
-    @property
-    def id(self) -> QueryId:
-        return QueryId(self.initiator, self.query)
-
 
 @dataclass(frozen=True)
 class JobRecord(JsonRecord):
@@ -39,14 +35,6 @@ class JobRecord(JsonRecord):
     query: int
     exchange: str
     options: str
-
-
-@dataclass(frozen=True)
-class QueryId:
-    """A query's full name: its initiator and its number."""
-
-    initiator: str
-    local: int
 
 
 @dataclass(frozen=True)
