@@ -84,6 +84,18 @@ class Metric:
     WAITED_MS = "waited_ms"
 
 
+class QueryNumber:
+    """The layout of query numbers: milliseconds, and below them random bits."""
+
+    RANDOM_BITS = 21
+
+
+class StewardProgram:
+    """The program that the driver starts as its steward."""
+
+    MODULE = "ffq_spark.spark.steward"
+
+
 class StewardEvent:
     """Events that the driver sends to the steward, and their fields."""
 
@@ -131,6 +143,16 @@ class TaskField:
     REASON = "reason"
 
 
+class TaskState:
+    """States of a task attempt, and of a stage, in events and in the task log."""
+
+    RUNNING = "RUNNING"
+    SUCCESS = "SUCCESS"
+    FAILED = "FAILED"
+    KILLED = "KILLED"
+    LOST = "LOST"
+
+
 class StewardOrder:
     """Orders that the steward gives to the driver, and their fields."""
 
@@ -143,8 +165,8 @@ class StewardOrder:
 
 
 OBJECTS = (
-    *(Setting, PluginSetting, Source, PlanField, FilterField, Metric),
-    *(StewardEvent, TaskField, StewardOrder),
+    *(Setting, PluginSetting, Source, PlanField, FilterField, Metric, QueryNumber),
+    *(StewardProgram, StewardEvent, TaskField, TaskState, StewardOrder),
 )
 """The classes that become Scala objects of the same names."""
 

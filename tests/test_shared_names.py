@@ -12,6 +12,7 @@ from ffq_spark.exchange.attempts.task_log import SparkTask
 from ffq_spark.exchange.compute.pruning import Predicate
 from ffq_spark.options import WriteOptions
 from ffq_spark.shared_names import OBJECTS, constants
+from ffq_spark.spark import steward
 
 SCALA = Path(__file__).parent.parent / "jars" / "src"
 
@@ -36,6 +37,10 @@ def test_the_options_that_the_plugin_sets_are_options_of_writes() -> None:
     declared = {field.metadata["name"] for field in WriteOptions.declared()}
     source = shared_names.Source
     assert {source.QUERY, source.INITIATOR, source.LEASE_SECONDS} <= declared
+
+
+def test_the_program_that_the_driver_starts_is_the_steward() -> None:
+    assert steward.__name__ == shared_names.StewardProgram.MODULE
 
 
 @pytest.mark.parametrize("names", OBJECTS, ids=lambda names: names.__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 
-_RANDOM_BITS = 21
+from ffq_spark.shared_names import QueryNumber
 
 
 def now_ms() -> int:
@@ -19,9 +19,10 @@ def new_query() -> int:
     >>> new_query() < 1 << 63
     True
     """
-    return (now_ms() << _RANDOM_BITS) | secrets.randbits(_RANDOM_BITS)
+    bits = QueryNumber.RANDOM_BITS
+    return (now_ms() << bits) | secrets.randbits(bits)
 
 
 def query_time_ms(query: int) -> int:
     """Return the time at which a query number was created."""
-    return query >> _RANDOM_BITS
+    return query >> QueryNumber.RANDOM_BITS

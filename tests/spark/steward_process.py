@@ -17,6 +17,7 @@ from ffq_spark.exchange.attempts.task_log import TaskLog, read_logs
 from ffq_spark.exchange.ledger import leases
 from ffq_spark.format.ids import now_ms
 from ffq_spark.format.records import LeaseRecord
+from ffq_spark.shared_names import StewardProgram
 
 APP = "app-1"
 EXIT_SECONDS = 10
@@ -36,7 +37,7 @@ class Steward:
 
     def __init__(self, **hello: Any) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "ffq_spark.spark.steward"],
+            [sys.executable, "-m", StewardProgram.MODULE],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

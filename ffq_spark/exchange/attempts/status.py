@@ -13,6 +13,7 @@ from ffq_spark.exchange.ledger.claims import Claim, standing
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.format import paths
 from ffq_spark.format.records import Outcome, OutcomeRecord, QueryRecord
+from ffq_spark.shared_names import TaskState
 from ffq_spark.store import Store
 
 
@@ -107,5 +108,6 @@ def _tasks(outcome: OutcomeRecord | None, log: TaskLog | None) -> tuple[int | No
     if log is None or not log.totals:
         return None, None
     stage = log.write_stage([])
-    done = {t.map_task for t in log.tasks.values() if t.stage == stage and t.state == "SUCCESS"}
+    tasks = [task for task in log.tasks.values() if task.stage == stage]
+    done = {task.map_task for task in tasks if task.state == TaskState.SUCCESS}
     return len(done), log.totals[stage] if stage is not None else None

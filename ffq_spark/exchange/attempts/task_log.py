@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ffq_spark.format import paths
-from ffq_spark.shared_names import StewardEvent
+from ffq_spark.shared_names import StewardEvent, TaskState
 from ffq_spark.store import Store
 
 Event = Mapping[str, Any]
@@ -28,7 +28,7 @@ class SparkTask:
     speculative: bool
     launch_ms: int
     finish_ms: int | None = None
-    state: str = "RUNNING"
+    state: str = TaskState.RUNNING
     reason: str = ""
 
     @property
@@ -54,7 +54,7 @@ class TaskLog:
             if not all(isinstance(n, int) for n in (task.task, task.map_task, task.stage)):
                 raise TypeError(f"task, map_task and stage must be integers: {event}")
             earlier = self.tasks.get(task.task)
-            if earlier is None or earlier.state == "RUNNING":
+            if earlier is None or earlier.state == TaskState.RUNNING:
                 self.tasks[task.task] = task
         elif name == StewardEvent.JOB_START:
             self.totals[int(event["stage"])] = int(event["tasks"])

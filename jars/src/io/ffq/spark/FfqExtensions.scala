@@ -4,7 +4,7 @@ import java.security.SecureRandom
 
 import scala.jdk.CollectionConverters._
 
-import io.ffq.spark.Shared.{Setting, Source}
+import io.ffq.spark.Shared.{QueryNumber, Setting, Source}
 import org.apache.spark.sql.{SparkSession, SparkSessionExtensions}
 import org.apache.spark.sql.catalyst.analysis.NamedRelation
 import org.apache.spark.sql.catalyst.plans.logical._
@@ -55,7 +55,7 @@ private case class StampWrites(session: SparkSession) extends Rule[LogicalPlan] 
   private def stamp(options: CaseInsensitiveStringMap): java.util.Map[String, String] = {
     val context = session.sparkContext
     val own = Map(
-      Source.Query -> QueryNumber.next().toString,
+      Source.Query -> QueryNumbers.next().toString,
       Source.Initiator -> Settings.initiator(context.applicationId),
       Source.LeaseSeconds -> Settings.leaseSeconds(context.getConf).toString)
     val merged = new java.util.HashMap[String, String](options.asCaseSensitiveMap())
@@ -95,10 +95,12 @@ private[spark] object Write {
   }
 }
 
-/** Makes query numbers as Python does: 42 bits of milliseconds, 21 random bits. */
-private object QueryNumber {
+/** Makes query numbers as Python does: milliseconds, and below them random bits. */
+private object QueryNumbers {
 
   private val random = new SecureRandom
 
-  def next(): Long = (System.currentTimeMillis() << 21) | random.nextInt(1 << 21)
+  def next(): Long =
+    (System.currentTimeMillis() << QueryNumber.RandomBits) |
+      random.nextInt(1 << QueryNumber.RandomBits)
 }

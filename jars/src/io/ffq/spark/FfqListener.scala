@@ -3,7 +3,7 @@ package io.ffq.spark
 import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
-import io.ffq.spark.Shared.{StewardEvent => Event, TaskField}
+import io.ffq.spark.Shared.{StewardEvent => Event, TaskField, TaskState}
 import org.apache.spark._
 import org.apache.spark.ffq.Internals
 import org.apache.spark.scheduler._
@@ -77,7 +77,8 @@ class FfqListener(conf: SparkConf) extends SparkListener {
       send(job, Event.StageEnd,
         TaskField.Stage -> info.stageId,
         TaskField.StageAttempt -> info.attemptNumber(),
-        TaskField.State -> info.failureReason.map(_ => "FAILED").getOrElse("SUCCESS"),
+        TaskField.State ->
+          info.failureReason.map(_ => TaskState.Failed).getOrElse(TaskState.Success),
         TaskField.Reason -> info.failureReason.getOrElse(""))
     }
 
@@ -143,18 +144,19 @@ object FfqListener {
   }
 }
 
-/** Maps the end of a task to SUCCESS, KILLED, LOST or FAILED, and a reason. */
+/** Maps the end of a task to its state and a reason. */
 private object TaskOutcome {
 
   private val Longest = 500
 
   def apply(reason: TaskEndReason): (String, String) = reason match {
-    case Success => ("SUCCESS", "")
-    case killed: TaskKilled => ("KILLED", firstLine(killed.reason))
-    case denied: TaskCommitDenied => ("KILLED", firstLine(denied.toErrorString))
-    case lost: ExecutorLostFailure => ("LOST", firstLine(lost.reason.getOrElse("executor lost")))
-    case failed: ExceptionFailure => ("FAILED", cause(failed))
-    case other => ("FAILED", firstLine(other.toString))
+    case Success => (TaskState.Success, "")
+    case killed: TaskKilled => (TaskState.Killed, firstLine(killed.reason))
+    case denied: TaskCommitDenied => (TaskState.Killed, firstLine(denied.toErrorString))
+    case lost: ExecutorLostFailure =>
+      (TaskState.Lost, firstLine(lost.reason.getOrElse("executor lost")))
+    case failed: ExceptionFailure => (TaskState.Failed, cause(failed))
+    case other => (TaskState.Failed, firstLine(other.toString))
   }
 
   /** The message of a Python failure: the last line of its traceback that names an error. */

@@ -7,6 +7,8 @@ import java.util.concurrent.{LinkedBlockingQueue, TimeUnit}
 
 import scala.util.control.NonFatal
 
+import io.ffq.spark.Shared.StewardProgram
+
 /** A line for the steward. A new steward gets the unread events again, and the current state. */
 private case class Line(text: String, isEvent: Boolean)
 
@@ -18,7 +20,7 @@ private class StewardProcess(python: String, lines: LinkedBlockingQueue[Line])(
     receive: String => Unit, ended: () => Unit) {
 
   private val process = {
-    val command = new ProcessBuilder(python, "-m", "ffq_spark.spark.steward")
+    val command = new ProcessBuilder(python, "-m", StewardProgram.Module)
     command.redirectError(Redirect.INHERIT)
     command.start()
   }
