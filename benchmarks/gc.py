@@ -206,6 +206,11 @@ def main() -> None:
         else:
             print(json.dumps(measure(how, root)))
         return
+    if arguments.directories <= 0 or arguments.directories % (10 * MAP_TASKS):
+        parser.error(
+            f"--directories={arguments.directories} must be a multiple of {10 * MAP_TASKS}: "
+            f"{MAP_TASKS} map tasks share them, also when a tenth of them is measured"
+        )
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         for case in arguments.cases.split(","):
             for line in compare(case, arguments.directories, arguments.rounds, folder):
