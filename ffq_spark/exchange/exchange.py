@@ -171,7 +171,8 @@ class Exchange:
     ) -> int:
         """Return the attempt that counts: registered, else the largest complete one.
 
-        `rule="ffq"` gives the largest number, complete or not.
+        A damaged index is an error, as in a read. `rule="ffq"` gives the largest number, complete
+        or not.
         """
         return resolution.latest_attempt(self._store, query, stage, map_task, rule)
 

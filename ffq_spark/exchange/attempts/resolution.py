@@ -58,15 +58,12 @@ class StageAttempts:
         return cls.of(store, query, stage, outcome.step if outcome else None)
 
     def number(self, map_task: int) -> int:
-        """Return the attempt that counts. Incomplete and damaged attempts are skipped."""
-        if self.registered is not None:
-            if map_task in self.registered:
-                return self.registered[map_task]
-        else:
-            ids = self._stored(map_task)
-            for index in complete_attempts(self.store, ids, on_damage=lambda _: None):
-                return index.id.attempt
-        raise self._no_attempts(map_task)
+        """Return the attempt that counts. Incomplete attempts are skipped."""
+        if self.registered is None:
+            return self._complete(self._stored(map_task), map_task, "latest").id.attempt
+        if map_task not in self.registered:
+            raise self._no_attempts(map_task)
+        return self.registered[map_task]
 
     def index(self, map_task: int, attempt: str = "registered") -> MapTaskIndex:
         """Read the index of the attempt that counts, or refuse another one that was asked for."""
@@ -147,7 +144,8 @@ def latest_attempt(
 ) -> int:
     """Return the attempt that counts: registered, else the largest complete one.
 
-    `rule="ffq"` gives the largest number, complete or not, as FFQ does.
+    A damaged index is an error, as in a read. `rule="ffq"` gives the largest number, complete or
+    not, as FFQ does.
     """
     check_rule(rule)
     if rule == "registered":

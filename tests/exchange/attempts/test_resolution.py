@@ -27,11 +27,17 @@ def scene(place: Place) -> Scene:
 
 @pytest.fixture
 def ffq_root(tmp_path: Path) -> Exchange:
-    """Write complete attempts 1 and 9, attempt 10 with a broken index, and 11 without an index."""
+    """Write complete attempts 1, 9 and 10, and attempt 11 without an index."""
     for attempt in (1, 9, 10, 11):
         ffq.write_v1(tmp_path, (7, 0, 0, attempt), ROWS, index=attempt != 11)
-    (tmp_path / "shuffle/7/0/0/10/index.bin").write_bytes(b"FFQI")
     return Exchange(str(tmp_path))
+
+
+@pytest.fixture
+def damaged_root(ffq_root: Exchange) -> Exchange:
+    """Damage the index of attempt 10, the largest complete one."""
+    Path(ffq_root.root, "shuffle/7/0/0/10/index.bin").write_bytes(b"FFQI")
+    return ffq_root
 
 
 def test_the_registered_attempt_counts_though_another_is_larger_and_complete(scene: Scene) -> None:
@@ -63,12 +69,28 @@ def test_without_a_step_the_largest_complete_attempt_counts(scene: Scene, ended:
     assert resolved.attempt == 2 and "largest complete" in resolved.why
 
 
-def test_in_a_root_of_ffq_numbers_are_compared_as_numbers_and_broken_attempts_skipped(
+def test_in_a_root_of_ffq_numbers_are_compared_as_numbers_and_incomplete_attempts_skipped(
     ffq_root: Exchange,
 ) -> None:
     assert ffq_root.available_attempts(7, 0, 0) == [1, 9, 10, 11]
-    assert ffq_root.latest_attempt(7, 0, 0) == 9
-    assert {m: r.attempt for m, r in ffq_root.resolve(7, 0).items()} == {0: 9}
+    assert ffq_root.latest_attempt(7, 0, 0) == 10
+    assert {m: r.attempt for m, r in ffq_root.resolve(7, 0).items()} == {0: 10}
+
+
+def test_a_damaged_attempt_is_the_same_error_as_in_a_read(damaged_root: Exchange) -> None:
+    """Whoever asks for the attempt that counts must not be given one that no read returns."""
+    path = f"{damaged_root.root}/shuffle/7/0/0/10/index.bin"
+    for ask in (
+        damaged_root.read,
+        lambda: damaged_root.fetch(7, 0, 0),
+        lambda: damaged_root.latest_attempt(7, 0, 0),
+        lambda: damaged_root.resolve(7),
+    ):
+        with pytest.raises(CorruptIndex) as caught:
+            ask()
+        assert caught.value.path == path
+    assert damaged_root.latest_attempt(7, 0, 0, "ffq") == 11
+    assert damaged_root.available_attempts(7, 0, 0) == [1, 9, 10, 11]
 
 
 def test_the_rule_of_ffq_is_the_largest_number_whatever_it_is(
@@ -128,14 +150,14 @@ def test_where_no_step_is_every_complete_attempt_may_be_read(scene: Scene) -> No
         attempts.index(0, "3")
 
 
-def test_a_damaged_index_is_an_error_unless_it_is_taken(ffq_root: Exchange) -> None:
-    store = Store(ffq_root.root)
+def test_a_damaged_index_is_an_error_unless_it_is_taken(damaged_root: Exchange) -> None:
+    store = Store(damaged_root.root)
     ids = list(stored.stored_attempts(store, 7, 0, 0))
     with pytest.raises(CorruptIndex):
         list(complete_attempts(store, ids))
     damaged: list[CorruptIndex] = []
     assert [index.id.attempt for index in complete_attempts(store, ids, damaged.append)] == [9, 1]
-    assert [error.path for error in damaged] == [f"{ffq_root.root}/shuffle/7/0/0/10/index.bin"]
+    assert [error.path for error in damaged] == [f"{damaged_root.root}/shuffle/7/0/0/10/index.bin"]
 
 
 def test_a_rule_that_does_not_exist_is_refused(ffq_root: Exchange) -> None:
