@@ -252,3 +252,19 @@ class Process:
             self._turn.release()
             self._waiting.acquire()
         self._thread.join()
+
+
+def kill_points(files: Files, work: Callable[[Store], Any]) -> Iterator[Files]:
+    """Yield the files that remain if the process is killed before its 1st, 2nd, … operation."""
+    operations = 0
+    while True:
+        copy = dict(files)
+        process = Process(copy, work)
+        process.advance(operations)
+        done = process.done
+        process.kill()
+        assert process.error is None or isinstance(process.error, Killed)
+        yield copy
+        if done:
+            return
+        operations += 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +12,7 @@ from gc_scene import OPTIONS, SCHEMA, Scene, rows_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layouts import write_options
-from stepping import Files, Killed, Process, open_store
+from stepping import Files, Process, kill_points, open_store
 
 from ffq_spark.errors import CorruptRecord, StepExpired
 from ffq_spark.exchange.compute.pruning import Predicate, matching_partitions, may_match
@@ -252,22 +251,6 @@ def test_what_cannot_be_written_or_is_too_large_fails_no_commit(
     steps += [scene.write() for _ in range(4)]
     assert [path.split("/")[2] for path in checkpoint_files(files)] == ["4", "4"]
     assert planned(scene.store).to_pylist() == Naive(files).parts([s.step for s in steps], [])
-
-
-def kill_points(files: Files, work: Callable[[Store], Any]) -> Iterator[Files]:
-    """Yield the files that remain if the process is killed before its 1st, 2nd, … operation."""
-    operations = 0
-    while True:
-        copy = dict(files)
-        process = Process(copy, work)
-        process.advance(operations)
-        done = process.done
-        process.kill()
-        assert process.error is None or isinstance(process.error, Killed)
-        yield copy
-        if done:
-            return
-        operations += 1
 
 
 def write_one(store: Store) -> StepRecord:

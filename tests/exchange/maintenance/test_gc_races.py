@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from gc_judge import read_step
 from gc_scene import DAY_MS, Scene, rows_of
-from stepping import Files, Process
+from stepping import Files, Process, kill_points
 
 from ffq_spark.errors import AlreadyCommitted, Fenced, StepExpired
 from ffq_spark.exchange.ledger.ledger import Ledger
+from ffq_spark.exchange.maintenance.deletion import GcReport
 from ffq_spark.exchange.maintenance.gc import collect_garbage
 from ffq_spark.format import paths
 from ffq_spark.format.ids import now_ms
@@ -16,8 +19,12 @@ from ffq_spark.format.records import Outcome
 from ffq_spark.store import Store
 
 
+def gc_at(now: int) -> Callable[[Store], GcReport]:
+    return lambda store: collect_garbage(store, ttl_ms=0, now=now, retention_ms=0)
+
+
 def gc_process(files: Files, now: int) -> Process:
-    return Process(files, lambda store: collect_garbage(store, ttl_ms=0, now=now, retention_ms=0))
+    return Process(files, gc_at(now))
 
 
 def test_a_commit_that_beats_the_fence_is_published_though_its_driver_dies(
@@ -106,18 +113,9 @@ def test_a_gc_run_that_is_killed_anywhere_has_done_no_harm(files: Files, scene: 
     now = now_ms() + DAY_MS
     expected = dict(files)
     gc_process(expected, now).finish()
-    operations = 0
-    while True:
-        copy = dict(files)
-        gc_run = gc_process(copy, now)
-        gc_run.advance(operations)
-        done = gc_run.done
-        gc_run.kill()
+    for copy in kill_points(files, gc_at(now)):
         gc_process(copy, now).finish()
         assert copy.keys() == expected.keys()
-        if done:
-            return
-        operations += 1
 
 
 def test_two_gc_runs_in_any_of_many_interleavings_do_what_one_does(

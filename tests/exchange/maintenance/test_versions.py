@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from conftest import Place
 from gc_scene import DAY_MS, Rows, Scene, rows_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stepping import Files, Killed, Process, open_store
+from stepping import Files, Process, kill_points, open_store
 
 from ffq_spark.errors import CorruptRecord, ExchangeNotFound, StepExpired, StepNotFound
 from ffq_spark.exchange.ledger import consumers
@@ -187,22 +186,6 @@ def test_a_version_within_its_retention_keeps_what_it_restores(scene: Scene) -> 
 
 
 # --- crashes and races ---------------------------------------------------------------------------
-
-
-def kill_points(files: Files, work: Callable[[Store], Any]) -> Iterator[Files]:
-    """Yield the files that remain if the process is killed before its 1st, 2nd, … operation."""
-    operations = 0
-    while True:
-        copy = dict(files)
-        process = Process(copy, work)
-        process.advance(operations)
-        done = process.done
-        process.kill()
-        assert process.error is None or isinstance(process.error, Killed)
-        yield copy
-        if done:
-            return
-        operations += 1
 
 
 def test_a_rollback_killed_anywhere_leaves_both_versions_or_one(files: Files, scene: Scene) -> None:
