@@ -98,6 +98,9 @@ class FfqShuffleSource(DataSource):
             query=options.query,
             lease_seconds=options.lease_seconds,
         )
+        # Nothing can refuse the write any more. The steward renews this lease and takes none.
+        if options.lease_seconds:
+            leases.renew(store, initiator, options.lease_seconds)
         return ExchangeWriter(store, WriteJob.of(exchange, query, options), options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> ExchangeStreamWriter:
@@ -114,6 +117,9 @@ class FfqShuffleSource(DataSource):
             raise BadOption(f"{message}; leave the option out", option="query")
         store, exchange, initiator = self._prepare(options, schema)
         Ledger(store).ensure_format()
+        # Nothing can refuse the write any more. The steward renews this lease and takes none.
+        if options.lease_seconds:
+            leases.renew(store, initiator, options.lease_seconds)
         query = QueryRecord(
             new_query() if options.query is None else options.query,
             initiator,
@@ -141,11 +147,9 @@ class FfqShuffleSource(DataSource):
     def _prepare(
         self, options: WriteOptions, schema: StructType
     ) -> tuple[Store, ExchangeRecord, str]:
-        """Return the store, the exchange record and the initiator, with the first lease taken."""
+        """Return the store, the exchange record and the initiator, after checking the write."""
         store = self.store(unsafe_commit=options.unsafe_commit)
         arrow_schema, stored_schema = exchange_schema(schema, options.keys)
         exchange = prepare(store, options, arrow_schema, stored_schema.json())
         initiator = options.initiator or new_initiator(self.conf.get("spark.app.id", ""))
-        if options.lease_seconds:
-            leases.renew(store, initiator, options.lease_seconds)
         return store, exchange, initiator

@@ -78,6 +78,6 @@ def is_active(store: Store, query: QueryRecord, now: int) -> bool:
     if not query.lease_seconds:
         return now < query.created_at_ms + UNLEASED_MS
     lease = read(store, query.initiator)
-    # A query begins just after its lease was renewed, so its own time counts as a renewal.
+    # The lease is renewed when the query begins, so the query's own time counts as a renewal.
     opened = query.created_at_ms + query.lease_seconds * 1000
     return now < max(opened, lease.expires_at_ms if lease else 0)
