@@ -226,13 +226,18 @@ def stream_owner(stream: str, epoch: int) -> str:
     return f"{STREAMS}/{stream}/{epoch:06d}.owner.json"
 
 
+def stream_epoch(stream: str, epoch: int) -> str:
+    """Return the directory of the batch records of a stream's epoch."""
+    return f"{STREAMS}/{stream}/{epoch:06d}"
+
+
 def stream_batch(stream: str, epoch: int, batch: int) -> str:
     """Return the path of the record that makes a query's output a batch of a stream.
 
     >>> stream_batch("nightly", 1, 17)
     '_ffq/streams/nightly/000001/00000000000000000017.json'
     """
-    return f"{STREAMS}/{stream}/{epoch:06d}/{batch:020d}.json"
+    return f"{stream_epoch(stream, epoch)}/{batch:020d}.json"
 
 
 def consumer(name: str) -> str:

@@ -139,6 +139,9 @@ def _judge(error: BaseException) -> bool | None:
         code = response.get("Error", {}).get("Code")
         return status in _PASSING_STATUSES or code in _PASSING_CODES or code in _STATUS_CODES
     names = {kind.__name__ for kind in type(error).__mro__}
+    if isinstance(error, RuntimeError) and "during iteration" in str(error):
+        # fsspec's files in memory were listed while another thread changed them.
+        return True
     if "SSLError" in names:
         return bool(_BROKEN_TLS & names) or _broke_tls(error)
     return True if names & _PASSING_ERRORS else None

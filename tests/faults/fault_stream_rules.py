@@ -57,6 +57,11 @@ class StreamRules:
         """Return a query's value of the column `query`; equal runs of a batch share it."""
         return -self.deliveries[query].tag if query in self.deliveries else query
 
+    @property
+    def may_take_over(self) -> bool:
+        """Whether a takeover was begun, which may refuse batches that are not claimed yet."""
+        return any(delivery.takeover for delivery in self.deliveries.values())
+
     @precondition(lambda self: self.room)
     @rule(
         run=st.sampled_from(["", "a", "b"]),
@@ -90,6 +95,7 @@ class StreamRules:
         holder = truth.claims(self.root, STREAM).get((mine.owner, mine.batch))
         first = self.deliveries.get(holder) if holder != query else None
         if error is None and running.process.result is not None:
+            self.check_order(running, running.process.result.step)
             assert holder == query == truth.log(self.root)[running.process.result.step - 1]
             return
         if error is None:
@@ -108,8 +114,10 @@ class StreamRules:
         else:
             assert query not in self.counted()
         if isinstance(error, StreamOwned):
-            assert not mine.takeover
-            assert set(truth.owners(self.root, STREAM)) - {mine.owner}
+            others = [d for d in self.deliveries.values() if d.owner != mine.owner]
+            assert set(truth.owners(self.root, STREAM)) - {mine.owner} or any(
+                other.takeover for other in others
+            )
 
     @invariant()
     def a_batch_of_an_owner_is_one_step(self) -> None:

@@ -7,6 +7,9 @@ from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
+SEALED = -1
+"""The query of a seal, the record of a batch that nobody can claim any more."""
+
 
 def log(root: str) -> list[int]:
     """Return the query of each step; check that the numbers begin at 1 and have no gap."""
@@ -41,12 +44,45 @@ def committed(root: str) -> dict[int, dict[int, int]]:
 
 def promises(root: str) -> dict[int, Hashable]:
     """Return what each committed query must have in the log: itself, or one run of its batch."""
-    found: dict[int, Hashable] = {}
+    promised: dict[int, Hashable] = {}
     for query in committed(root):
-        step = json.loads(outcomes(root)[query])["step"]
-        stream = step.get("stream")
-        found[query] = (stream["stream"], stream["epoch"], stream["batch"]) if stream else query
-    return found
+        outcome = json.loads(outcomes(root)[query])
+        stream = outcome["step"].get("stream")
+        if not stream:
+            promised[query] = query
+        elif _has_epoch(root, outcome.get("owner")) and _claimed(root, stream) != SEALED:
+            promised[query] = (stream["stream"], stream["epoch"], stream["batch"])
+    return promised
+
+
+def unclaimed(root: str) -> set[Hashable]:
+    """Return the batches that are committed and not claimed; a takeover may still refuse them."""
+    streams = (json.loads(outcomes(root)[query])["step"].get("stream") for query in committed(root))
+    return {
+        (stream["stream"], stream["epoch"], stream["batch"])
+        for stream in streams
+        if stream and _claimed(root, stream) is None
+    }
+
+
+def _has_epoch(root: str, proposal: dict[str, Any] | None) -> bool:
+    """Return whether the epoch that a query proposes, if any, begins with its owner and batch."""
+    if proposal is None:
+        return True
+    name = f"{proposal['epoch']:06d}.owner.json"
+    file = Path(root, "_ffq/streams", proposal["stream"], name)
+    if not file.exists():
+        return False
+    present = json.loads(file.read_bytes())
+    return all(present[name] == proposal[name] for name in ("owner", "first"))
+
+
+def _claimed(root: str, stream: dict[str, Any]) -> int | None:
+    """Return the query of a batch's record, or None if it has none."""
+    folder = Path(root, "_ffq/streams", stream["stream"], f"{stream['epoch']:06d}")
+    file = folder / f"{stream['batch']:020d}.json"
+    query: int | None = json.loads(file.read_bytes())["query"] if file.exists() else None
+    return query
 
 
 def kept(root: str, log: list[int]) -> set[Hashable]:
@@ -66,7 +102,8 @@ def claims(root: str, stream: str) -> dict[tuple[str, int], int]:
     epochs = owners(root, stream)
     return {
         (epochs[int(file.parent.name) - 1], int(file.stem)): json.loads(file.read_bytes())["query"]
-        for file in Path(root, "_ffq/streams", stream).glob("*/[0-9]*.json")
+        for file in sorted(Path(root, "_ffq/streams", stream).glob("*/[0-9]*.json"))
+        if json.loads(file.read_bytes())["query"] != SEALED
     }
 
 

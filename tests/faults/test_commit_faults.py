@@ -52,6 +52,17 @@ def stream(place: Place, store: Store) -> Any:
     return write_batches(place.root, [batch_of(NEW)], options=BATCH, store=store)
 
 
+def taking_over(place: Place, store: Store) -> Any:
+    options = replace(BATCH, stream_run="new", takeover=True)
+    return write_batches(place.root, [batch_of(NEW)], options=options, store=store)
+
+
+def first_batch(place: Place) -> None:
+    """Write the first batch of another owner."""
+    options = replace(BATCH, stream_run="old")
+    write_batches(place.root, [batch_of(BEFORE)], options=options, store=store_at(place))
+
+
 def two_steps(place: Place) -> None:
     write(place, BEFORE)
     write(place, NEW)
@@ -80,6 +91,7 @@ SCENES = {
     "append": Scene(plain(), rows_of([BEFORE]), BOTH),
     "replace": Scene(plain("replace"), rows_of([BEFORE]), rows_of([NEW])),
     "stream": Scene(stream, rows_of([BEFORE]), BOTH),
+    "takeover": Scene(taking_over, rows_of([BEFORE]), BOTH, prepare=first_batch),
     "rollback": Scene(
         lambda place, store: rollback(store, 1), BOTH, rows_of([BEFORE]), prepare=two_steps
     ),

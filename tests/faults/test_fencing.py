@@ -147,8 +147,9 @@ def test_of_two_first_writes_that_disagree_one_counts_and_the_other_knows(tmp_pa
         )
         for job, output in jobs
     )
-    for process in (first, second):
-        process.advance_to(f"change {paths.EXCHANGE}")
+    for decision in (".outcome.json", f"change {paths.EXCHANGE}"):
+        for process in (first, second):
+            process.advance_to(decision)
     assert second.finish().step == 1
     with pytest.raises(ExchangeMismatch) as refused:
         first.finish()

@@ -133,7 +133,7 @@ class ProtocolMachine(StreamRules, StewardRules, CountedMachine):
 
     def counted(self) -> set[int]:
         """Return the committed queries that match the exchange: they have, or will have, a step."""
-        committed = set(truth.committed(self.root))
+        committed = set(truth.promises(self.root))
         exchange = truth.exchange(self.root)
         if exchange is None and len({self.keys[query] for query in committed}) == 1:
             return committed
@@ -142,7 +142,8 @@ class ProtocolMachine(StreamRules, StewardRules, CountedMachine):
     def promised(self) -> set[Hashable]:
         """Return what the log must hold, now or after a roll forward."""
         promises = truth.promises(self.root)
-        return {promises[query] for query in self.counted()}
+        counted = {promises[query] for query in self.counted()}
+        return counted - truth.unclaimed(self.root) if self.may_take_over else counted
 
     @precondition(lambda self: len(self.queries) < 3)
     @rule(mode=MODES, twins=st.integers(0, MAP_TASKS))
@@ -242,6 +243,7 @@ class ProtocolMachine(StreamRules, StewardRules, CountedMachine):
         """Check that the error of a commit agrees with the rows that readers see."""
         query, counted = running.query, self.counted()
         if error is None:
+            self.check_order(running, running.process.result)
             assert truth.log(self.root)[running.process.result - 1] == query
             return
         expected = (Fenced, BadCommit, AlreadyCommitted, ExchangeMismatch)
@@ -260,6 +262,11 @@ class ProtocolMachine(StreamRules, StewardRules, CountedMachine):
             assert running.faults > len(ledger.WAITS), repr(error)
         else:
             assert query in counted, repr(error)
+
+    def check_order(self, running: Running, step: int) -> None:
+        """Check that all that was committed when a process began comes before its step."""
+        log = truth.log(self.root)[:step]
+        assert running.committed <= truth.kept(self.root, log), f"step {step} came too early"
 
     def check_abort(self, running: Running, error: BaseException | None) -> None:
         if self.is_excused(running, error):

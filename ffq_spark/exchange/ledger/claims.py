@@ -1,19 +1,30 @@
 """The claims of a committed query, which can still refuse its step after the outcome.
 
-A first write claims the exchange's record; a stream's batch claims its number. Both records are
-created once, so every process that repeats a claim gets the same answer.
+A first write claims the exchange's record. The first batch of an owner claims an epoch of its
+stream, and every batch of a stream claims its number. The records are created once, so every
+process that repeats a claim gets the same answer.
 """
 
 from __future__ import annotations
 
 from enum import Enum
 
-from ffq_spark.errors import CorruptRecord, DuplicateBatch, ExchangeMismatch
+from ffq_spark.errors import (
+    CorruptRecord,
+    DuplicateBatch,
+    ExchangeMismatch,
+    FfqError,
+    StepGap,
+    StreamOwned,
+)
 from ffq_spark.exchange.ledger import stream_records
-from ffq_spark.exchange.ledger.compatibility import agree
+from ffq_spark.exchange.ledger.compatibility import agree_in_order
 from ffq_spark.format import paths
 from ffq_spark.format.records import ExchangeRecord, OutcomeRecord
 from ffq_spark.store import Store
+
+REFUSALS: tuple[type[FfqError], ...] = (ExchangeMismatch, DuplicateBatch, StreamOwned, StepGap)
+"""What `make` raises if a claim is lost: the query never gets a step."""
 
 
 class Claim(Enum):
@@ -27,8 +38,9 @@ class Claim(Enum):
 def make(store: Store, outcome: OutcomeRecord) -> None:
     """Create all claims of a committed query.
 
-    Raises ExchangeMismatch if another first write created a different exchange, DuplicateBatch if
-    another run of the same batch came first.
+    Raises ExchangeMismatch if another first write created a different exchange, StreamOwned or
+    StepGap if another write began the stream's epoch or took the stream over, and DuplicateBatch
+    if another run of the same batch came first.
 
     >>> from ffq_spark.format.records import Outcome
     >>> make(Store("memory://doc-claims"), OutcomeRecord(7, Outcome.COMMITTED, 0, "nonce"))
@@ -39,9 +51,18 @@ def make(store: Store, outcome: OutcomeRecord) -> None:
         if exchange is None:
             path = store.url(paths.EXCHANGE)
             raise CorruptRecord("the record exists but cannot be read", path=path)
-        agree(exchange, proposal, store.url())
+        agree_in_order(exchange, proposal, store.url())
+    if outcome.owner is not None:
+        stream_records.begin_epoch(store, outcome.owner)
     batch = outcome.step.stream if outcome.step else None
-    if batch is not None and not stream_records.claim(store, outcome.query, batch):
+    if batch is None:
+        return
+    winner = stream_records.claim(store, outcome.query, batch)
+    if winner.is_seal:
+        message = f"stream {batch.stream} was taken over before batch {batch.batch} was committed"
+        path = store.url(paths.stream_batch(batch.stream, batch.epoch, batch.batch))
+        raise StreamOwned(message, path=path, option="streamId")
+    if winner.query != outcome.query:
         raise DuplicateBatch(f"another run of batch {batch.batch} came first")
 
 
@@ -57,8 +78,14 @@ def standing(store: Store, outcome: OutcomeRecord) -> Claim:
         if exchange is None:
             return Claim.OPEN
         try:
-            agree(exchange, outcome.exchange, store.url())
+            agree_in_order(exchange, outcome.exchange, store.url())
         except ExchangeMismatch:
+            return Claim.LOST
+    if outcome.owner is not None:
+        owner = stream_records.owner(store, outcome.owner.stream, outcome.owner.epoch)
+        if owner is None:
+            return Claim.OPEN
+        if not stream_records.begins(owner, outcome.owner):
             return Claim.LOST
     batch = outcome.step.stream if outcome.step else None
     if batch is None:

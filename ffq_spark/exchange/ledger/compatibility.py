@@ -63,6 +63,25 @@ def agree(existing: ExchangeRecord, proposal: ExchangeRecord, root: str) -> None
         _check_types(_spark_types(existing), _spark_types(proposal), root)
 
 
+def agree_in_order(existing: ExchangeRecord, proposal: ExchangeRecord, root: str) -> None:
+    """Refuse parts that were written for another exchange, or with columns in another order.
+
+    >>> schema = pa.schema([("k", pa.int64()), ("v", pa.string())])
+    >>> swapped = pa.schema([schema.field("v"), schema.field("k")])
+    >>> records = [ExchangeRecord.of(columns, ("k",), 4) for columns in (schema, swapped)]
+    >>> agree(*records, "r")
+    >>> agree_in_order(*records, "r")
+    Traceback (most recent call last):
+    ffq_spark.errors.ExchangeMismatch: [FFQ_EXCHANGE_MISMATCH] order of the columns of r: ...
+    """
+    agree(existing, proposal, root)
+    committed, proposed = existing.schema.names, proposal.schema.names
+    if committed != proposed:
+        message = f"order of the columns of {root}: another first write fixed "
+        message += f"{', '.join(committed)} while this one wrote {', '.join(proposed)}"
+        raise ExchangeMismatch(f"{message}; run it again, which keeps the exchange's order")
+
+
 def _check_types(committed: dict[str, Any], proposed: dict[str, Any], root: str) -> None:
     if committed != proposed:
         differences = [

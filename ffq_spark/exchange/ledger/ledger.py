@@ -1,7 +1,8 @@
 """The commit protocol: how a query ends, and how its step becomes visible.
 
 Every decision is one record that is created once. A process may be killed between any two writes:
-its query then never becomes visible, or the next reader or writer publishes it (`roll_forward`).
+its query then never becomes visible, or the next reader (`roll_forward`) or writer
+(`publish_pending`) publishes it.
 """
 
 from __future__ import annotations
@@ -20,15 +21,13 @@ from ffq_spark.errors import (
     CommittedUnconfirmed,
     CommitUnknown,
     CorruptRecord,
-    DuplicateBatch,
-    ExchangeMismatch,
     Fenced,
     FfqError,
     QueryExists,
     StoreFailed,
 )
 from ffq_spark.exchange.ledger import claims
-from ffq_spark.exchange.ledger.compatibility import agree
+from ffq_spark.exchange.ledger.compatibility import agree_in_order
 from ffq_spark.exchange.ledger.sealing import AttemptOutput, seal
 from ffq_spark.exchange.ledger.step_log import StepLog
 from ffq_spark.format import paths
@@ -39,6 +38,7 @@ from ffq_spark.format.records import (
     Offsets,
     Outcome,
     OutcomeRecord,
+    OwnerRecord,
     QueryRecord,
     StepRecord,
     StreamBatch,
@@ -128,15 +128,18 @@ class Ledger:
         stats: Sequence[pa.Field] = (),
         *,
         batch: StreamBatch | None = None,
+        owner: OwnerRecord | None = None,
         offsets: Offsets | None = None,
         restores: int = 0,
         sort_by: tuple[str, ...] = (),
     ) -> StepRecord:
         """Commit a query's output as the next step.
 
-        The attribute `rows` of an error says what becomes of the rows. The outcome's record is the
-        point of no return: after it, no error says that the write failed.
+        Whatever was committed before comes before it in the log, or the commit fails. The attribute
+        `rows` of an error says what becomes of the rows. The outcome's record is the point of no
+        return: after it, no error says that the write failed.
         """
+        self.publish_pending()
         body, data = seal(query, outputs, stats)
         body = replace(body, stream=batch, offsets=offsets, restores=restores, sort_by=sort_by)
         if not self._store.create_once(body.manifest, data):
@@ -146,7 +149,7 @@ class Ledger:
             raise self._refused(query.query, self.settle(query.query, reason))
         exchange = self.exchange()
         if exchange is not None:
-            agree(exchange, proposal, self._store.url())
+            agree_in_order(exchange, proposal, self._store.url())
         record = OutcomeRecord(
             query=query.query,
             outcome=Outcome.COMMITTED,
@@ -155,6 +158,7 @@ class Ledger:
             after=self.log.last_number(),
             step=body,
             exchange=proposal if exchange is None else None,
+            owner=owner,
         )
         self._store.create_once(paths.pending(query.query), b"{}\n")
         self._decide(record)
@@ -163,12 +167,12 @@ class Ledger:
     def _decide(self, record: OutcomeRecord) -> None:
         """Create the outcome, or raise an error once it is certain that this one never will be."""
         path = paths.outcome(record.query)
-        failure: StoreFailed | None = None
+        failure: FfqError | None = None
         try:
             if self._store.create_once(path, record.encode()):
                 return
             ended = self.outcome(record.query)
-        except StoreFailed as error:
+        except FfqError as error:
             # The request may have reached storage, or may reach it yet.
             failure, ended = error, self.settle(record.query, error)
         if ended is not None and ended.nonce == record.nonce:
@@ -176,7 +180,7 @@ class Ledger:
         raise self._refused(record.query, ended, failure)
 
     def _refused(
-        self, query: int, ended: OutcomeRecord | None, failure: StoreFailed | None = None
+        self, query: int, ended: OutcomeRecord | None, failure: FfqError | None = None
     ) -> FfqError:
         """Return the error of a commit whose query has ended in another way."""
         if ended is not None and ended.outcome is Outcome.COMMITTED:
@@ -210,7 +214,7 @@ class Ledger:
                 claimed = True
                 step = self.log.publish(outcome)
                 break
-            except (ExchangeMismatch, DuplicateBatch):
+            except claims.REFUSALS:
                 self._drop_marker(outcome.query)
                 raise
             except (FfqError, OSError) as error:
@@ -259,26 +263,46 @@ class Ledger:
             logger.warning("the end of query %d is not recorded: %s", query, failure)
             return None
 
+    def publish_pending(self) -> int:
+        """Publish the steps of committed queries that have none yet; return their number.
+
+        A writer does so before its own commit. It fails if it cannot, because its step would
+        otherwise come before steps that were committed earlier.
+        """
+        return sum(self._publish_pending(outcome) for outcome in self._pending())
+
     def roll_forward(self) -> int:
-        """Publish the steps of committed queries whose processes died; return their number."""
+        """Publish the steps of committed queries whose processes died; return their number.
+
+        A reader without the permission to write reads the published steps only.
+        """
         published = 0
-        for entry in self._store.list(paths.PENDING):
-            query = paths.parse_number(entry.name.removesuffix(".json"))
-            outcome = None if query is None else self.outcome(query)
-            if outcome is None:
-                continue
+        for outcome in self._pending():
             try:
-                if outcome.outcome is Outcome.COMMITTED:
-                    claims.make(self._store, outcome)
-                    self.log.condense(self.log.publish(outcome).step)
-                    published += 1
-            except (ExchangeMismatch, DuplicateBatch) as error:
-                logger.info("query %d has no step: %s", outcome.query, error)
+                published += self._publish_pending(outcome)
             except StoreFailed as error:
-                # A reader may have no permission to write. It then reads the published steps only.
                 logger.warning("query %d stays unpublished: %s", outcome.query, error)
-                continue
-            self._drop_marker(outcome.query)
+                break
+        return published
+
+    def _pending(self) -> list[OutcomeRecord]:
+        """Return the outcomes of queries whose commit is under way, in the order of the commits."""
+        names = (entry.name.removesuffix(".json") for entry in self._store.list(paths.PENDING))
+        queries = [query for name in names if (query := paths.parse_number(name)) is not None]
+        ended = [outcome for query in queries if (outcome := self.outcome(query)) is not None]
+        return sorted(ended, key=lambda outcome: (outcome.after, outcome.at_ms, outcome.query))
+
+    def _publish_pending(self, outcome: OutcomeRecord) -> bool:
+        """Publish the step of a query, if it is committed, and delete its marker."""
+        published = False
+        try:
+            if outcome.outcome is Outcome.COMMITTED:
+                claims.make(self._store, outcome)
+                self.log.condense(self.log.publish(outcome).step)
+                published = True
+        except claims.REFUSALS as error:
+            logger.info("query %d has no step: %s", outcome.query, error)
+        self._drop_marker(outcome.query)
         return published
 
 

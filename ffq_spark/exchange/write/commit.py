@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ffq_spark.errors import DuplicateBatch, ReplayMismatch
+from ffq_spark.errors import DuplicateBatch, ReplayMismatch, StreamOwned
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.ledger.sealing import AttemptOutput
 from ffq_spark.exchange.write.job import WriteJob
-from ffq_spark.exchange.write.stream_write import Delivery, admit, discard_beaten
+from ffq_spark.exchange.write.stream_write import Admission, Delivery, admit, discard_beaten
 from ffq_spark.format.digest import Digest
 from ffq_spark.format.records import Offsets, OutcomeRecord, StepRecord
 from ffq_spark.store import Store
@@ -28,26 +28,28 @@ def commit_write(
 
     `delivery` names the stream and the batch of the write; it is None outside of streams.
     """
-    batch = None
+    admission = Admission()
     if delivery is not None:
         digest = sum((output.digest for output in outputs), Digest())
-        batch = admit(store, job.query.query, delivery, digest)
-        if batch is None:
+        admitted = admit(store, job.query.query, delivery, digest)
+        if admitted is None:
             return None
+        admission = admitted
     try:
         return Ledger(store).commit(
             job.query,
             job.exchange,
             outputs,
             job.stats_fields,
-            batch=batch,
+            batch=admission.batch,
+            owner=admission.owner,
             offsets=offsets,
             sort_by=job.sort_by,
         )
-    except DuplicateBatch:
-        if delivery is None or batch is None:
+    except (DuplicateBatch, StreamOwned) as error:
+        if delivery is None or admission.batch is None:
             raise
-        discard_beaten(store, delivery, batch)
+        discard_beaten(store, delivery, admission.batch, error)
         return None
 
 
@@ -65,7 +67,8 @@ def repeat_answer(
         return None
     try:
         return Ledger(store).confirm(outcome)
-    except DuplicateBatch:
-        if delivery is not None and outcome.step.stream is not None:
-            discard_beaten(store, delivery, outcome.step.stream)
+    except (DuplicateBatch, StreamOwned) as error:
+        if delivery is None or outcome.step.stream is None:
+            raise
+        discard_beaten(store, delivery, outcome.step.stream, error)
         return None

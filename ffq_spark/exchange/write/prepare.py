@@ -46,6 +46,8 @@ def prepare(
     existing = None
     if format is not None:
         format.check_writer(store.url(paths.FORMAT))
+        # A first write that died after its outcome has decided about the exchange.
+        ledger.publish_pending()
         existing = ledger.exchange()
     return propose(options, schema, spark_schema, existing, store.url())
 

@@ -19,12 +19,19 @@ from ffq_spark.format.records.queries import (
     QueryRecord,
 )
 from ffq_spark.format.records.steps import NewestRecord, StepBody, StepRecord
-from ffq_spark.format.records.streams import BatchRecord, Offsets, OwnerRecord, StreamBatch
+from ffq_spark.format.records.streams import (
+    SEAL,
+    BatchRecord,
+    Offsets,
+    OwnerRecord,
+    StreamBatch,
+)
 
 __all__ = [
     "FEATURES",
     "FORMAT_VERSION",
     "HASHES",
+    "SEAL",
     "BatchRecord",
     "CancelRecord",
     "ExchangeRecord",

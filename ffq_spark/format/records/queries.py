@@ -10,6 +10,7 @@ from typing import Any
 from ffq_spark.format.records.exchange import ExchangeRecord
 from ffq_spark.format.records.json_record import JsonRecord
 from ffq_spark.format.records.steps import StepBody
+from ffq_spark.format.records.streams import OwnerRecord
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,8 @@ class OutcomeRecord(JsonRecord):
     """Ends a query. By its `nonce` a committer recognises its own retried write.
 
     `after` is the newest step that existed before this outcome; the query's own step, if it gets
-    one, has a higher number. `exchange` is set if the exchange had no record before this query.
+    one, has a higher number. `exchange` is set if the exchange had no record before this query,
+    `owner` if the query's batch begins an epoch of its stream.
     """
 
     query: int
@@ -88,14 +90,16 @@ class OutcomeRecord(JsonRecord):
     after: int = 0
     step: StepBody | None = None
     exchange: ExchangeRecord | None = None
+    owner: OwnerRecord | None = None
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> OutcomeRecord:
         record = super().from_document(document)
-        step, exchange = document.get("step"), document.get("exchange")
+        step, exchange, owner = (document.get(name) for name in ("step", "exchange", "owner"))
         return replace(
             record,
             outcome=Outcome(record.outcome),
             step=None if step is None else StepBody.from_document(step),
             exchange=None if exchange is None else ExchangeRecord.from_document(exchange),
+            owner=None if owner is None else OwnerRecord.from_document(owner),
         )

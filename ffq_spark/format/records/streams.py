@@ -11,7 +11,7 @@ from ffq_spark.format.records.json_record import JsonRecord
 class StreamBatch(JsonRecord):
     """The stream and the batch of a step, and the order-free digest of its rows.
 
-    `epoch` is the first epoch of the batch's owner, under which all of its batches are recorded.
+    `epoch` is the epoch in which the batch was admitted, and under which it is recorded.
     """
 
     stream: str
@@ -35,12 +35,24 @@ class OwnerRecord(JsonRecord):
 
 @dataclass(frozen=True)
 class BatchRecord(JsonRecord):
-    """Makes one query's output a stream's batch. The first process to create it decides."""
+    """Makes one query's output a stream's batch. The first process to create it decides.
+
+    A seal is the record of no query: its epoch ends before this batch.
+    """
 
     query: int
     rows: int
     hash_sum: int
     hash_xor: int
+
+    @property
+    def is_seal(self) -> bool:
+        return self.query == _NO_QUERY
+
+
+_NO_QUERY = -1
+SEAL = BatchRecord(_NO_QUERY, rows=0, hash_sum=0, hash_xor=0)
+"""The record that a takeover puts in the place of the next batch of the previous epoch."""
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,15 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from ffq_spark.errors import DuplicateBatch, ExchangeMismatch
-from ffq_spark.exchange.ledger import claims
+from ffq_spark.errors import DuplicateBatch, ExchangeMismatch, StreamOwned
+from ffq_spark.exchange.ledger import claims, stream_records
 from ffq_spark.exchange.ledger.claims import Claim
 from ffq_spark.exchange.ledger.sealing import seal
 from ffq_spark.format.records import (
     ExchangeRecord,
     Outcome,
     OutcomeRecord,
+    OwnerRecord,
     QueryRecord,
     StreamBatch,
 )
@@ -73,6 +74,31 @@ def test_a_batch_belongs_to_the_query_that_claims_it_first(store: Store) -> None
     claims.make(store, next_batch)
     standings = [claims.standing(store, outcome) for outcome in (first, second, next_batch)]
     assert standings == [Claim.WON, Claim.LOST, Claim.WON]
+
+
+def test_the_first_batch_of_an_owner_claims_its_epoch(store: Store) -> None:
+    owners = [OwnerRecord("nightly", 1, owner, 5, at_ms=0) for owner in ("a", "b")]
+    first, second = (
+        replace(committed(query, batch=5), owner=owner) for query, owner in enumerate(owners, 1)
+    )
+    assert claims.standing(store, first) is Claim.OPEN
+    for _ in range(2):
+        claims.make(store, first)
+        with pytest.raises(StreamOwned, match="belongs to a, not to b"):
+            claims.make(store, second)
+    standings = [claims.standing(store, outcome) for outcome in (first, second)]
+    assert standings == [Claim.WON, Claim.LOST]
+
+
+def test_a_batch_is_lost_to_the_seal_of_a_takeover(store: Store) -> None:
+    owners = [OwnerRecord("nightly", number, owner, 5, 0) for number, owner in ((1, "a"), (2, "b"))]
+    stream_records.begin_epoch(store, owners[0])
+    late = committed(1, batch=5)
+    stream_records.begin_epoch(store, owners[1])
+    assert claims.standing(store, late) is Claim.LOST
+    for _ in range(2):
+        with pytest.raises(StreamOwned, match="was taken over before batch 5"):
+            claims.make(store, late)
 
 
 def test_a_batch_is_not_claimed_by_a_query_that_lost_the_exchange(store: Store) -> None:
