@@ -90,12 +90,14 @@ class SharedWrite:
         options = WriteOptions.resolve(given_options, environment={})
         batch_delivery(options)
         exchange = prepare(store, options, schema)
-        initiator = new_initiator()
-        if lease_seconds:
-            leases.renew(store, initiator, lease_seconds)
         query = Ledger(store).begin(
-            mode, initiator, stage=options.stage, query=options.query, lease_seconds=lease_seconds
+            mode,
+            new_initiator(),
+            stage=options.stage,
+            query=options.query,
+            lease_seconds=lease_seconds,
         )
+        leases.take(store, query)
         job = JobRecord(query.query, exchange.encode().decode(), json.dumps(dict(given_options)))
         store.create_once(paths.job(query.query), job.encode())
         return cls(store, query, exchange, options)

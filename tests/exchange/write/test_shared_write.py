@@ -10,17 +10,21 @@ import pytest
 from ffq_spark import Exchange
 from ffq_spark.errors import (
     BadCommit,
+    BadOption,
     Canceled,
     Fenced,
     QueryEnded,
+    QueryExists,
     QueryNotFound,
     ReplayMismatch,
+    StoreUnsafe,
 )
 from ffq_spark.exchange.ledger.cancel import request_cancel
 from ffq_spark.exchange.write.shared_write import SharedWrite
 from ffq_spark.format import paths
 from ffq_spark.format.records import Outcome
 from ffq_spark.store import Store
+from ffq_spark.store.local import LocalBackend
 
 SCHEMA = pa.schema([("k", pa.int64())])
 GIVEN = {"keys": "k", "partitions": "4"}
@@ -90,6 +94,21 @@ def test_a_lease_lasts_until_the_commit(store: Store) -> None:
     assert len(store.list(paths.LEASES)) == 1
     write.commit(1)
     assert store.list(paths.LEASES) == []
+
+
+def test_a_refused_query_takes_no_lease(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(error: type[Exception], mode: str = "append", **options: str) -> None:
+        store = Store(root)
+        with pytest.raises(error):
+            SharedWrite.begin(store, SCHEMA, {**GIVEN, **options}, mode=mode, lease_seconds=60)
+        assert store.list(paths.LEASES) == []
+
+    refuse(BadOption, mode="upsert")
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalBackend, "create_once", "")
+        refuse(StoreUnsafe)
+    SharedWrite.begin(Store(root), SCHEMA, {**GIVEN, "query": "7"})
+    refuse(QueryExists, query="7")
 
 
 def test_a_query_that_nobody_began_is_not_found(store: Store) -> None:
