@@ -108,9 +108,8 @@ class SharedWrite:
         path = paths.job(query)
         data, opened = store.read_many([path, paths.query(query)])
         if data is None or opened is None:
-            raise QueryNotFound(
-                f"query {query} was not begun as a shared write", path=store.url(paths.QUERIES)
-            )
+            message = f"query {query} is not a shared write"
+            raise QueryNotFound(message, path=store.url(paths.QUERIES), remedy="Begin one first")
         job = JobRecord.decode(data, store.url(path))
         given_options = json.loads(job.options)
         if buffer_bytes is not None:

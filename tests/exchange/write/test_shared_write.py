@@ -9,10 +9,10 @@ import pytest
 
 from ffq_spark import Exchange
 from ffq_spark.errors import (
+    AttemptExists,
     BadCommit,
     BadOption,
     Canceled,
-    Fenced,
     QueryEnded,
     QueryExists,
     QueryNotFound,
@@ -54,7 +54,7 @@ def test_the_newest_registered_attempt_counts(store: Store) -> None:
     write = SharedWrite.begin(store, SCHEMA, GIVEN)
     attempts = [write.put(0, [batch(first)]).id.attempt for first in (0, 100)]
     assert attempts == [1, 2]
-    with pytest.raises(Fenced):
+    with pytest.raises(AttemptExists):
         write.put(0, [batch(200)], attempt=2)
     write.commit(map_tasks=1)
     assert min(Exchange(store.root).read().read_all()["k"].to_pylist()) == 100
@@ -112,7 +112,7 @@ def test_a_refused_query_takes_no_lease(root: str, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_query_that_nobody_began_is_not_found(store: Store) -> None:
-    with pytest.raises(QueryNotFound, match="7"):
+    with pytest.raises(QueryNotFound, match=r"query 7 is not a shared write .* Begin one first$"):
         SharedWrite.open(store, 7)
 
 
