@@ -132,6 +132,12 @@ class TestEveryOption:
             assert caught.value.option == field.metadata["name"]
             assert repr(text) in str(caught.value)
 
+    def test_a_wrong_value_says_what_is_right(self, kind: type[Options], field: Field[Any]) -> None:
+        for text in case(kind, field)[2]:
+            with pytest.raises(BadOption) as caught:
+                kind.resolve({field.metadata["name"]: text}, {}, {})
+            assert "invalid literal" not in str(caught.value)
+
     def test_without_any_value_it_has_its_default(
         self, kind: type[Options], field: Field[Any]
     ) -> None:
@@ -149,6 +155,22 @@ class TestEveryOption:
 
     def test_its_documentation_is_a_sentence(self, kind: type[Options], field: Field[Any]) -> None:
         assert field.metadata["doc"].endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("minTasks", "x", "minTasks='x': must be a whole number from 1 to 9223372036854775807"),
+        ("minTasks", "0", "minTasks='0': must be a whole number from 1 to 9223372036854775807"),
+        ("attempt", "newest", "attempt='newest': must be registered, latest or a number"),
+        ("attempt", "-1", "attempt='-1': must be registered, latest or a number"),
+        ("startingStep", "0", "startingStep='0': must be earliest, latest or the number of a step"),
+    ],
+)
+def test_a_number_that_is_wrong_names_what_is_allowed(name: str, value: str, text: str) -> None:
+    with pytest.raises(BadOption) as caught:
+        ReadOptions.resolve({name: value}, {}, {})
+    assert caught.value.message == text
 
 
 NAME = "compression"
