@@ -169,7 +169,10 @@ def open_exchange(store: Store, options: ReadOptions) -> Opened:
 
 
 def take_snapshot(store: Store, options: ReadOptions, newest: int | None = None) -> Snapshot:
-    """Decide once what a read sees; `newest` repeats the decision for an exchange opened before."""
+    """Decide once what a read sees; `newest` repeats the decision for an exchange opened before.
+
+    Spark opens an exchange in one process and plans its scans in others, so each reads the records.
+    """
     ledger = Ledger(store)
     exchange = _open(store, ledger, options)
     if isinstance(exchange, Snapshot):
