@@ -19,6 +19,7 @@ LITERAL = re.compile(r"(?<![A-Za-z_])FFQ_[A-Z]+(?:_[A-Z]+)*")
 # Users match on these: a code is never renamed and never given to another error.
 CODES = {
     "AlreadyCommitted": "FFQ_ALREADY_COMMITTED",
+    "AttemptExists": "FFQ_ATTEMPT_EXISTS",
     "BadCommit": "FFQ_BAD_COMMIT",
     "BadOption": "FFQ_BAD_OPTION",
     "BadRequest": "FFQ_BAD_REQUEST",
@@ -49,6 +50,7 @@ CODES = {
     "QueryNotFound": "FFQ_QUERY_NOT_FOUND",
     "Replaced": "FFQ_REPLACED",
     "ReplayMismatch": "FFQ_REPLAY_MISMATCH",
+    "StatementActive": "FFQ_STATEMENT_ACTIVE",
     "StepExpired": "FFQ_STEP_EXPIRED",
     "StepGap": "FFQ_STEP_GAP",
     "StepNotFound": "FFQ_STEP_NOT_FOUND",
@@ -132,11 +134,11 @@ class TestEveryError:
         assert str(kind("what is wrong")).startswith(f"[{kind.code}] what is wrong")
 
     def test_it_survives_pickle_and_copy(self, kind: type[FfqError]) -> None:
-        for error in (kind("m"), kind("m", path="p", option="o")):
+        for error in (kind("m"), kind("m", path="p", option="o", remedy="r")):
             for back in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
                 assert type(back) is kind
                 assert (back.message, back.path, back.option) == ("m", error.path, error.option)
-                assert str(back) == str(error)
+                assert (back.remedy, str(back)) == (error.remedy, str(error))
 
     def test_it_is_of_one_class_and_caught_as_its_builtin(self, kind: type[FfqError]) -> None:
         assert issubclass(kind, BUILTINS[kind.error_class])
@@ -151,6 +153,11 @@ class TestEveryError:
 
     def test_it_has_a_remedy(self, kind: type[FfqError]) -> None:
         assert kind.remedy.strip() and not kind.remedy.endswith(".")
+
+    def test_its_own_remedy_takes_the_place_of_that_of_its_class(
+        self, kind: type[FfqError]
+    ) -> None:
+        assert str(kind("late", remedy="Come again")) == f"[{kind.code}] late. Come again"
 
     def test_a_remedy_that_the_message_holds_is_not_repeated(self, kind: type[FfqError]) -> None:
         assert str(kind(f"late. {kind.remedy}")).count(kind.remedy) == 1

@@ -48,6 +48,7 @@ from ffq_spark.errors.io import (
     Unavailable,
 )
 from ffq_spark.errors.planning import (
+    AttemptExists,
     ExchangeMismatch,
     ExchangeNotFound,
     FfqPlanningError,
@@ -58,6 +59,7 @@ from ffq_spark.errors.planning import (
     QueryEnded,
     QueryExists,
     QueryNotFound,
+    StatementActive,
     StepExpired,
     StepNotFound,
     TicketStale,
@@ -72,6 +74,7 @@ from ffq_spark.errors.unsupported import (
 
 __all__ = [
     "AlreadyCommitted",
+    "AttemptExists",
     "BadCommit",
     "BadOption",
     "BadRequest",
@@ -110,6 +113,7 @@ __all__ = [
     "Replaced",
     "ReplayMismatch",
     "Rows",
+    "StatementActive",
     "StepExpired",
     "StepGap",
     "StepNotFound",

@@ -37,14 +37,26 @@ class FfqError(Exception):
 
     code: ClassVar[str] = "FFQ_ERROR"
     error_class: ClassVar[ErrorClass] = ErrorClass.EXECUTION
-    remedy: ClassVar[str] = ""
-    """What to do about the error: a clause or two, without the final full stop."""
+    remedy: str = ""
+    """What to do about the error: a clause or two, without the final full stop.
+
+    An error may bring a remedy of its own where that of its class does not fit.
+    """
     rows: ClassVar[Rows] = Rows.NEVER
 
-    def __init__(self, message: str, *, path: str | None = None, option: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str | None = None,
+        option: str | None = None,
+        remedy: str | None = None,
+    ) -> None:
         self.message = message
         self.path = path
         self.option = option
+        if remedy is not None:
+            self.remedy = remedy
         super().__init__(self._text())
 
     def _text(self) -> str:
@@ -59,8 +71,10 @@ class FfqError(Exception):
         return self._text()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.message, self.path, self.option)
+        return _rebuild, (type(self), self.message, self.path, self.option, self.remedy)
 
 
-def _rebuild(error: type[FfqError], message: str, path: str | None, option: str | None) -> FfqError:
-    return error(message, path=path, option=option)
+def _rebuild(
+    error: type[FfqError], message: str, path: str | None, option: str | None, remedy: str
+) -> FfqError:
+    return error(message, path=path, option=option, remedy=remedy)

@@ -53,6 +53,20 @@ class QueryEnded(FfqPlanningError):
     remedy = "Begin a new query"
 
 
+class AttemptExists(FfqPlanningError):
+    """The map task has this attempt already: an attempt is written and registered once."""
+
+    code = "FFQ_ATTEMPT_EXISTS"
+    remedy = "Give attempt 0 for the next free number"
+
+
+class StatementActive(FfqPlanningError):
+    """The statement is queued or running, and has no result yet."""
+
+    code = "FFQ_STATEMENT_ACTIVE"
+    remedy = "Wait until its status is SUCCEEDED"
+
+
 class TicketStale(FfqPlanningError):
     """Storage no longer holds what the ticket was made for."""
 

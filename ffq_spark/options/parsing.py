@@ -39,9 +39,12 @@ def number(minimum: int, maximum: int = (1 << 63) - 1) -> Callable[[str], int]:
     """Return a parser for integers from `minimum` to `maximum`."""
 
     def parse(value: str) -> int:
-        parsed = int(value)
-        if not minimum <= parsed <= maximum:
-            raise ValueError(f"must be from {minimum} to {maximum}")
+        try:
+            parsed: int | None = int(value)
+        except ValueError:
+            parsed = None
+        if parsed is None or not minimum <= parsed <= maximum:
+            raise ValueError(f"must be a whole number from {minimum} to {maximum}")
         return parsed
 
     return parse
@@ -87,7 +90,10 @@ def attempt(value: str) -> str:
     choice = value.lower()
     if choice in ("registered", "latest"):
         return choice
-    return "latest" if int(choice) == 0 else str(number(1)(choice))
+    try:
+        return str(number(0)(choice) or "latest")
+    except ValueError:
+        raise ValueError("must be registered, latest or a number") from None
 
 
 def safe_name(value: str) -> str:
@@ -102,4 +108,10 @@ def safe_name(value: str) -> str:
 
 def starting_step(value: str) -> str:
     """Parse `earliest`, `latest` or the number of a step."""
-    return value.lower() if value.lower() in ("earliest", "latest") else str(number(1)(value))
+    choice = value.lower()
+    if choice in ("earliest", "latest"):
+        return choice
+    try:
+        return str(number(1)(choice))
+    except ValueError:
+        raise ValueError("must be earliest, latest or the number of a step") from None

@@ -41,7 +41,11 @@ def own_plan(
     if request.partitions:
         count = request.partitions
         if not keys or snapshot.exchange.partitions % count:
-            raise Unsupported(f"{snapshot.store.url()} cannot be read as {request}")
+            written = f"{snapshot.exchange.partitions} partitions by {', '.join(keys) or 'no keys'}"
+            message = (
+                f"{snapshot.store.url()} has {written} and cannot be read as {count} partitions"
+            )
+            raise Unsupported(message)
         batches = partition_tasks(parts, count)
         wanted = request.order
         merged, sort_by = (wanted, ()) if order[: len(wanted)] == wanted else ((), wanted)

@@ -98,9 +98,8 @@ class FfqShuffleSource(DataSource):
             query=options.query,
             lease_seconds=options.lease_seconds,
         )
-        # Nothing can refuse the write any more. The steward renews this lease and takes none.
-        if options.lease_seconds:
-            leases.renew(store, initiator, options.lease_seconds)
+        # The steward renews this lease and takes none.
+        leases.take(store, query)
         return ExchangeWriter(store, WriteJob.of(exchange, query, options), options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> ExchangeStreamWriter:
@@ -117,9 +116,6 @@ class FfqShuffleSource(DataSource):
             raise BadOption(f"{message}; leave the option out", option="query")
         store, exchange, initiator = self._prepare(options, schema)
         Ledger(store).ensure_format()
-        # Nothing can refuse the write any more. The steward renews this lease and takes none.
-        if options.lease_seconds:
-            leases.renew(store, initiator, options.lease_seconds)
         query = QueryRecord(
             new_query() if options.query is None else options.query,
             initiator,
@@ -128,6 +124,8 @@ class FfqShuffleSource(DataSource):
             now_ms(),
             options.lease_seconds,
         )
+        # The steward renews this lease and takes none.
+        leases.take(store, query)
         options_by_lower_name = {name.lower(): value for name, value in self.options.items()}
         return ExchangeStreamWriter(
             store,

@@ -6,12 +6,14 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 PART_BYTES = 16 << 20
 BLOCKS_AT_ONCE = 2
 """Files of up to this many blocks are written in one request, larger ones in parts."""
 _PARTS_IN_FLIGHT = 4
+
+Piece = TypeVar("Piece")
 
 Call = Callable[..., Any]
 """Calls a method of S3 by its name, with retries."""
@@ -35,6 +37,18 @@ def blocks(pieces: Iterable[Any], size: int) -> Iterator[bytearray]:
                 block = bytearray()
     if block:
         yield block
+
+
+def chained(head: list[Piece], rest: Iterable[Piece]) -> Iterator[Piece]:
+    """Yield the head's pieces and then the rest; drop each piece of the head once it is yielded.
+
+    >>> head = [b"a", b"b"]
+    >>> list(chained(head, [b"c"])), head
+    ([b'a', b'b', b'c'], [])
+    """
+    while head:
+        yield head.pop(0)
+    yield from rest
 
 
 def upload(call: Call, place: dict[str, str], parts: Iterable[bytearray]) -> None:

@@ -76,20 +76,27 @@ def dying_source() -> type:
     """Return a source whose commits kill their process after they have succeeded."""
     import os
 
+    from pyspark.sql.datasource import DataSourceArrowWriter
+
     from ffq_spark.spark.source import FfqShuffleSource
+
+    class DyingWriter(DataSourceArrowWriter):
+        def __init__(self, writer: Any) -> None:
+            self._writer = writer
+
+        def write(self, iterator: Any) -> Any:
+            return self._writer.write(iterator)
+
+        def commit(self, messages: list[Any]) -> None:
+            self._writer.commit(messages)
+            os._exit(1)
+
+        def abort(self, messages: list[Any]) -> None:
+            self._writer.abort(messages)
 
     class DyingSource(FfqShuffleSource):
         def writer(self, schema: Any, overwrite: bool) -> Any:
-            writer = super().writer(schema, overwrite)
-            kind = type(writer)
-
-            class DyingWriter(kind):  # type: ignore[misc, valid-type]
-                def commit(self, messages: list[Any]) -> None:
-                    super().commit(messages)
-                    os._exit(1)
-
-            writer.__class__ = DyingWriter
-            return writer
+            return DyingWriter(super().writer(schema, overwrite))
 
     return DyingSource
 

@@ -119,6 +119,24 @@ def test_a_step_begins_neither_before_the_first_nor_after_itself() -> None:
             StepRecord.decode(data, "file")
 
 
+def test_an_exchange_needs_partitions_and_a_known_hash() -> None:
+    record = ExchangeRecord.of(pa.schema([("k", pa.int64())]), ("k",), 4)
+    for wrong, values in (({"partitions": 0}, "0 and 'spark'"), ({"hash": "md5"}, "4 and 'md5'")):
+        with pytest.raises(CorruptRecord) as caught:
+            ExchangeRecord.decode(replace(record, **wrong).encode(), "the/file.json")
+        rule = "partitions must be at least 1 and hash one of spark, ffq"
+        assert caught.value.message == f"not a valid record: {rule}; the record has {values}"
+
+
+def test_the_reason_of_a_nested_record_is_its_message() -> None:
+    record = ExchangeRecord.of(pa.schema([("k", pa.int64())]), ("k",), 4)
+    data = replace(record, arrow_schema="?").encode()
+    with pytest.raises(CorruptRecord) as caught:
+        ExchangeRecord.decode(data, "the/file.json")
+    prefix = "not a valid record: the Arrow schema cannot be read: "
+    assert caught.value.message.startswith(prefix)
+
+
 def test_an_outcome_that_does_not_exist_is_refused() -> None:
     record = OutcomeRecord(query=5, outcome=Outcome.COMMITTED, at_ms=1, nonce="n", step=BODY)
     data = record.encode().replace(b"COMMITTED", b"COMITTED")

@@ -68,14 +68,14 @@ def test_a_partitioned_plan_has_a_marked_task_for_each_partition(store: Store, c
 
 @pytest.mark.parametrize("count", [3, 16])
 def test_a_count_that_does_not_divide_the_partitions_is_refused(store: Store, count: int) -> None:
-    with pytest.raises(Unsupported, match=f"partitions={count}"):
+    with pytest.raises(Unsupported, match=f"has 8 partitions by k and .* as {count} partitions"):
         plan(store, PlanRequest(partitions=count))
 
 
 def test_rows_that_are_not_placed_by_sparks_hash_have_no_keys(tmp_path: Path) -> None:
     store = write(tmp_path / "ffq", hash="ffq")
     assert plan(store, PlanRequest())[0]["keys"] == []
-    with pytest.raises(Unsupported):
+    with pytest.raises(Unsupported, match="8 partitions by no keys and cannot be read as 8"):
         plan(store, PlanRequest(partitions=8))
 
 

@@ -16,7 +16,7 @@ from ffq_spark.errors import StoreFailed
 from ffq_spark.store import Leftover, Store
 from ffq_spark.store import multipart as multipart_module
 from ffq_spark.store import remote as remote_module
-from ffq_spark.store.multipart import blocks, upload
+from ffq_spark.store.multipart import BLOCKS_AT_ONCE, blocks, chained, upload
 
 MIB = 1 << 20
 SMALL = 5 * MIB
@@ -148,3 +148,9 @@ def test_at_most_four_parts_are_in_flight_and_five_alive(monkeypatch: pytest.Mon
     upload(call, {"Bucket": "b", "Key": "k"}, parts())
     assert in_flight == [0, multipart_module._PARTS_IN_FLIGHT]
     assert alive[1] <= multipart_module._PARTS_IN_FLIGHT + 2
+
+
+def test_a_part_of_a_large_file_is_dropped_once_it_is_sent() -> None:
+    head = [bytearray(b"x") for _ in range(BLOCKS_AT_ONCE)]
+    left = [len(head) for _ in chained(head, [bytearray(b"y")])]
+    assert left == [*reversed(range(BLOCKS_AT_ONCE)), 0]

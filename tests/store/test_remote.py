@@ -22,8 +22,7 @@ from s3proxy import Fault, S3Proxy, on
 
 from ffq_spark.store import Store
 from ffq_spark.store import remote as remote_module
-from ffq_spark.store.multipart import BLOCKS_AT_ONCE
-from ffq_spark.store.remote import RemoteBackend, chained
+from ffq_spark.store.remote import RemoteBackend
 from ffq_spark.store.retry import Policy
 
 
@@ -51,12 +50,6 @@ def test_a_directory_has_no_files_of_its_namesakes(monkeypatch: pytest.MonkeyPat
     assert list(backend.tree("shuffle/7/0/1", lambda _: False)) == []
     (directory,) = backend.tree("shuffle/7/0/12", lambda _: False)
     assert directory.files == [("shuffle/7/0/12/f", 1)]
-
-
-def test_a_part_of_a_large_file_is_dropped_once_it_is_sent() -> None:
-    head = [bytearray(b"x") for _ in range(BLOCKS_AT_ONCE)]
-    left = [len(head) for _ in chained(head, [bytearray(b"y")])]
-    assert left == [*reversed(range(BLOCKS_AT_ONCE)), 0]
 
 
 # --- forks ------------------------------------------------------------------------------------

@@ -1,9 +1,9 @@
 """Decide which attempt of each map task counts, and why.
 
-Where the query's outcome holds a step, the attempts that the step names count, and no other may be
-read. Without a step (a root that FFQ wrote, a query that has not committed) the largest
-complete attempt of each map task counts. An attempt is complete once it has an index, which is
-written last.
+Where the query has a step, the attempts that the step names count, and no other may be read.
+Without a step (a root that FFQ wrote, a query that has not committed or has lost its claims) the
+largest complete attempt of each map task counts. An attempt is complete once it has an index, which
+is written last.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from itertools import groupby
 
 from ffq_spark.errors import BadOption, CorruptIndex, NoAttempts, NotRegistered
 from ffq_spark.exchange.attempts import stored
+from ffq_spark.exchange.ledger.claims import claimed_step
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.format import paths
 from ffq_spark.format.index import MapTaskIndex
@@ -53,9 +54,9 @@ class StageAttempts:
 
     @classmethod
     def read(cls, store: Store, query: int, stage: int) -> StageAttempts:
-        """Read the query's outcome, which holds the step if the query has committed."""
-        outcome = Ledger(store).outcome(query)
-        return cls.of(store, query, stage, outcome.step if outcome else None)
+        """Read which attempts the query's step registers."""
+        step = claimed_step(store, Ledger(store).outcome(query))
+        return cls.of(store, query, stage, step)
 
     def number(self, map_task: int) -> int:
         """Return the attempt that counts. Incomplete attempts are skipped."""

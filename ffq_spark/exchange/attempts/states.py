@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from ffq_spark.errors import CorruptIndex
 from ffq_spark.exchange.attempts import stored
+from ffq_spark.exchange.attempts.resolution import StageAttempts, complete_attempts
 from ffq_spark.exchange.attempts.task_log import SparkTask, TaskLog, read_logs
-from ffq_spark.exchange.ledger.claims import Claim, standing
+from ffq_spark.exchange.ledger.claims import claimed_step
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.format import paths
+from ffq_spark.format.index import MapTaskIndex
 from ffq_spark.format.paths import AttemptId
-from ffq_spark.format.records import Outcome, OutcomeRecord
 from ffq_spark.store import Store
 
 
@@ -22,8 +24,9 @@ class AttemptState:
 
     `state` follows from storage alone: `registered` by a step, `stale` (not registered), `pending`
     (its query has no outcome), `orphan` (no query record) or `absent` (no directory). On a root
-    without records the attempt that counts is `latest`. `complete` means that it has an index,
-    which gives `rows` and `bytes`. `task` is what Spark's scheduler reported to the plugin's
+    without records the attempt that counts is `latest`; a map task has none while a damaged index
+    belongs to a larger attempt than the largest complete one. `complete` means that it has a valid
+    index, which gives `rows` and `bytes`. `task` is what Spark's scheduler reported to the plugin's
     listener, or None without the plugin; it does not affect `state`.
     """
 
@@ -56,7 +59,11 @@ def _order(state: AttemptState) -> tuple[int, int, int]:
 def _stored(store: Store, ledger: Ledger, query: int, recorded: bool) -> Iterator[AttemptState]:
     for stage in stored.numbers(store, f"{paths.DATA}/{query}"):
         ids = list(stored.stored_attempts(store, query, stage))
-        yield from _recorded(store, ledger, ids) if recorded else _unrecorded(store, ids)
+        if recorded:
+            yield from _recorded(store, ledger, ids)
+        else:
+            for _, attempts in groupby(ids, lambda id: id.map_task):
+                yield from _unrecorded(store, list(attempts))
 
 
 def _recorded(store: Store, ledger: Ledger, ids: Sequence[AttemptId]) -> Iterator[AttemptState]:
@@ -65,7 +72,8 @@ def _recorded(store: Store, ledger: Ledger, ids: Sequence[AttemptId]) -> Iterato
     query, stage = ids[0].query, ids[0].stage
     outcome = ledger.outcome(query)
     known = store.read_optional(paths.query(query)) is not None
-    registered = _registered(store, outcome, stage) if outcome else {}
+    step = claimed_step(store, outcome)
+    registered = StageAttempts.of(store, query, stage, step).registered or {}
     for id in ids:
         if registered.get(id.map_task) == id.attempt:
             state = "registered"
@@ -73,31 +81,32 @@ def _recorded(store: Store, ledger: Ledger, ids: Sequence[AttemptId]) -> Iterato
             state = "stale"
         else:
             state = "pending" if known else "orphan"
-        yield _with_index(store, id, state)
-
-
-def _registered(store: Store, outcome: OutcomeRecord, stage: int) -> dict[int, int]:
-    """Map the map tasks of a stage to their registered attempts; empty without a valid step."""
-    step = outcome.step if outcome.outcome is Outcome.COMMITTED else None
-    if step is None or step.stage != stage or standing(store, outcome) is Claim.LOST:
-        return {}
-    return step.attempts
+        yield _with_index(id, state, _index(store, id))
 
 
 def _unrecorded(store: Store, ids: Sequence[AttemptId]) -> Iterator[AttemptState]:
-    states = [_with_index(store, id, "stale") for id in ids]
-    latest = {state.map_task: state.attempt for state in states if state.complete}
-    for state in states:
-        counts = latest.get(state.map_task) == state.attempt
-        yield replace(state, state="latest") if counts else state
+    """Yield the attempts of one map task of a root without records."""
+    latest: AttemptId | None = None
+    damaged: list[CorruptIndex] = []
+    indexes: dict[AttemptId, MapTaskIndex] = {}
+    for index in complete_attempts(store, ids, damaged.append):
+        if not indexes and not damaged:
+            latest = index.id
+        indexes[index.id] = index
+    for id in ids:
+        yield _with_index(id, "latest" if id == latest else "stale", indexes.get(id))
 
 
-def _with_index(store: Store, id: AttemptId, state: str) -> AttemptState:
-    """Describe an attempt with the rows and bytes of its index; a damaged index counts as none."""
+def _index(store: Store, id: AttemptId) -> MapTaskIndex | None:
+    """Read an attempt's index; a damaged one counts as none."""
     try:
-        index = stored.read_index(store, id)
+        return stored.read_index(store, id)
     except CorruptIndex:
-        index = None
+        return None
+
+
+def _with_index(id: AttemptId, state: str, index: MapTaskIndex | None) -> AttemptState:
+    """Describe an attempt with the rows and bytes of its index."""
     if index is None:
         return AttemptState(*id, state)
     rows, size = (sum(getattr(e, name) for e in index.entries) for name in ("rows", "bytes"))

@@ -22,8 +22,9 @@ def batch_cost(batch: pa.RecordBatch) -> int:
 def split_evenly(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
     """Slice a batch into pieces with equal numbers of rows, of about `limit` bytes each.
 
-    The size of a piece is estimated from the average row, so a piece of wide rows may exceed the
-    limit. Nothing is copied.
+    For writes, whose limit is a target: the size of a piece follows from the average row, which
+    gives the fewest pieces, but a piece of wide rows may exceed the limit. `split_within` is for
+    limits that no piece may exceed. Nothing is copied.
 
     >>> [piece.num_rows for piece in split_evenly(pa.record_batch({"a": list(range(9))}), 64)]
     [3, 3, 3]
@@ -40,7 +41,9 @@ def split_evenly(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
 def split_within(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
     """Slice a batch into pieces of at most `limit` bytes, or of one row; skip an empty batch.
 
-    The batch is halved until every piece fits, because rows may differ in size. Nothing is copied.
+    For messages and reads, whose limit bounds memory: the batch is halved until every piece fits,
+    because rows may differ in size. That gives up to twice as many pieces as `split_evenly`, which
+    is for limits that are a target. Nothing is copied.
 
     >>> batch = pa.record_batch({"a": ["x" * 90, "y", "z", "u"]})
     >>> [piece.num_rows for piece in split_within(batch, 30)]

@@ -20,7 +20,7 @@ from ffq_spark.errors import (
 from ffq_spark.exchange.ledger import stream_records
 from ffq_spark.exchange.ledger.compatibility import agree_in_order
 from ffq_spark.format import paths
-from ffq_spark.format.records import ExchangeRecord, OutcomeRecord
+from ffq_spark.format.records import ExchangeRecord, OutcomeRecord, StepBody
 from ffq_spark.store import Store
 
 REFUSALS: tuple[type[FfqError], ...] = (ExchangeMismatch, DuplicateBatch, StreamOwned, StepGap)
@@ -94,6 +94,14 @@ def standing(store: Store, outcome: OutcomeRecord) -> Claim:
     if winner is None:
         return Claim.OPEN
     return Claim.WON if winner.query == outcome.query else Claim.LOST
+
+
+def claimed_step(store: Store, outcome: OutcomeRecord | None) -> StepBody | None:
+    """Return the step of a query; None if it has not committed, or has lost its claims."""
+    step = outcome.step if outcome else None
+    if outcome is None or step is None or standing(store, outcome) is Claim.LOST:
+        return None
+    return step
 
 
 def _read_exchange(store: Store) -> ExchangeRecord | None:

@@ -30,6 +30,12 @@ def renew(store: Store, initiator: str, seconds: int) -> None:
     store.replace(paths.lease(initiator), record.encode())
 
 
+def take(store: Store, query: QueryRecord) -> None:
+    """Take the lease of a query, if its record asks for one, once nothing can refuse the query."""
+    if query.lease_seconds:
+        renew(store, query.initiator, query.lease_seconds)
+
+
 @contextmanager
 def kept(renewed: Callable[[], None], seconds: int) -> Iterator[None]:
     """Keep renewing a lease of `seconds` in the background while the block runs.
@@ -78,6 +84,6 @@ def is_active(store: Store, query: QueryRecord, now: int) -> bool:
     if not query.lease_seconds:
         return now < query.created_at_ms + UNLEASED_MS
     lease = read(store, query.initiator)
-    # The lease is renewed when the query begins, so the query's own time counts as a renewal.
+    # The lease is taken when the query has begun, so the query's own time counts as a renewal.
     opened = query.created_at_ms + query.lease_seconds * 1000
     return now < max(opened, lease.expires_at_ms if lease else 0)

@@ -43,7 +43,10 @@ def pause(store: Store, at: int | None = None) -> int:
     if step < max(last, 1):
         if _step(store) is None:
             resume(store)
-        raise StepNotFound(f"streams cannot rest at step {step}; the newest is {last}")
+        if not last:
+            raise StepNotFound("the exchange has no step yet: give step 1 or a later step")
+        message = f"step {step} is before the newest step {last}: give {last} or a later step"
+        raise StepNotFound(message)
     store.create_once(paths.PAUSE_STEP, PauseRecord(step, now_ms()).encode())
     return _step(store) or step
 

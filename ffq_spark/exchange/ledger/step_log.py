@@ -174,7 +174,8 @@ class StepLog:
             version = Steps([newest] if base == number else self._between(base, number))
             for position in np.flatnonzero(version.bases() != base):
                 other = version[int(position)]
-                message = f"it begins at step {base}, but step {other.step} at {other.base}"
+                same = f"step {other.step} of the same version has base {other.base}"
+                message = f"step {number} has base {base}, but {same}"
                 raise CorruptRecord(message, path=self._store.url(paths.step(number)))
             pieces[:0] = version.pieces
             # Step 1 restores nothing, and reading it would open a log checkpoint.

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ffq_spark.errors import CorruptPart
-from ffq_spark.exchange.read.part import Part
+from ffq_spark.exchange.read.part import Part, size_error
 from ffq_spark.format.columns import ColumnDirectory, buffer_counts, move_columns
 from ffq_spark.format.payload import checksum
 
@@ -163,7 +163,7 @@ class ColumnRanges:
         for start, end in self.needed:
             data = buffers.pop(0)
             if len(data) != end - start:
-                raise CorruptPart(f"fewer bytes instead of {self.part.bytes}", path=path)
+                raise size_error(self.part, path, is_short=True)
             stream[position : position + len(data)] = np.frombuffer(data, np.uint8)
             position += len(data)
         stream[position:] = np.frombuffer(self.tail, np.uint8)

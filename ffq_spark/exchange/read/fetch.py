@@ -11,7 +11,7 @@ import pyarrow as pa
 from ffq_spark.errors import CorruptPart, CorruptRecord
 from ffq_spark.exchange.ledger.step_log import StepLog
 from ffq_spark.exchange.read.column_ranges import ColumnRanges, Selection
-from ffq_spark.exchange.read.part import Part, length_to_request
+from ffq_spark.exchange.read.part import Part, length_to_request, size_error
 from ffq_spark.exchange.read.ranges import Range, join_ranges
 from ffq_spark.format import paths, payload
 from ffq_spark.format.chunks import check_chunks
@@ -106,8 +106,7 @@ def _checked_tail(
         raise _missing(store, part)
     (tail,) = buffers
     if len(tail) < part.tail_bytes or (len(tail) > part.tail_bytes and verify != "none"):
-        counted = "fewer bytes" if len(tail) < part.tail_bytes else "more bytes"
-        raise CorruptPart(f"{counted} instead of {part.bytes}", path=store.url(part.file))
+        raise size_error(part, store.url(part.file), is_short=len(tail) < part.tail_bytes)
     return tail[: part.tail_bytes]
 
 
@@ -145,8 +144,7 @@ def _missing(store: Store, part: Part) -> CorruptPart:
 
 def _check(data: pa.Buffer, part: Part, path: str, verify: str) -> None:
     if verify != "none" and len(data) != part.bytes:
-        counted = f"{len(data)} bytes" if len(data) < part.bytes else "more bytes"
-        raise CorruptPart(f"{counted} instead of {part.bytes}", path=path)
+        raise size_error(part, path, is_short=len(data) < part.bytes)
     if verify == "full":
         if part.checksum is not None and payload.checksum(data) != part.checksum:
             raise CorruptPart("checksum mismatch", path=path)

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from ffq_spark.errors import PartitionNotFound
 from ffq_spark.exchange.attempts import stored
 from ffq_spark.exchange.attempts.resolution import StageAttempts
+from ffq_spark.exchange.ledger.claims import claimed_step
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.ledger.step_parts import committed_parts
 from ffq_spark.exchange.read.part import Part, list_parts
@@ -32,7 +33,7 @@ def registered_part(store: Store, id: AttemptId, reduce: int) -> Part:
     """
     ledger = Ledger(store)
     outcome = ledger.outcome(id.query)
-    step = outcome.step if outcome else None
+    step = claimed_step(store, outcome)
     with ledger.log.explaining_expiry(outcome):
         attempts = StageAttempts.of(store, id.query, id.stage, step)
         index = attempts.index(id.map_task, str(id.attempt or "latest"))

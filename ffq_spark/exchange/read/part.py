@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from ffq_spark.errors import CorruptPart
 from ffq_spark.format.index import Chunk
 
 _ROWS_AT_ONCE = 4096
@@ -66,3 +67,12 @@ def length_to_request(length: int, *, ends_file: bool) -> int:
     (9, 8)
     """
     return length + 1 if ends_file else length
+
+
+def size_error(part: Part, path: str, *, is_short: bool) -> CorruptPart:
+    """Return the error of a part whose file has fewer or more bytes than were committed."""
+    if is_short:
+        message = f"the file ends inside the part: fewer than the committed {part.bytes} bytes"
+    else:
+        message = "the file is longer than the committed parts"
+    return CorruptPart(message, path=path)

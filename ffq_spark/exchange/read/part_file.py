@@ -16,7 +16,7 @@ import xxhash
 
 from ffq_spark.errors import CorruptPart
 from ffq_spark.exchange.read.fetch import fetch_range
-from ffq_spark.exchange.read.part import Part
+from ffq_spark.exchange.read.part import Part, size_error
 from ffq_spark.format.chunks import ChunkSums
 from ffq_spark.store import Store
 
@@ -54,8 +54,7 @@ def _piece(store: Store, part: Part, start: int, piece_bytes: int) -> pa.Buffer:
     size = min(piece_bytes, part.bytes - start)
     data = fetch_range(store, part, start, size)
     if len(data) != size:
-        counted = f"{start + len(data)} bytes" if len(data) < size else "more bytes"
-        raise CorruptPart(f"{counted} instead of {part.bytes}", path=store.url(part.file))
+        raise size_error(part, store.url(part.file), is_short=len(data) < size)
     return data
 
 

@@ -23,6 +23,7 @@ from ffq_spark.errors import (
 from ffq_spark.exchange.attempts import stored
 from ffq_spark.exchange.attempts.resolution import StageAttempts
 from ffq_spark.exchange.compute.pruning import Predicate, matching_partitions, may_match
+from ffq_spark.exchange.ledger.claims import claimed_step
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.ledger.log_checkpoint import LogCheckpoint
 from ffq_spark.exchange.ledger.step_log import StepLog, Steps
@@ -168,7 +169,10 @@ def open_exchange(store: Store, options: ReadOptions) -> Opened:
 
 
 def take_snapshot(store: Store, options: ReadOptions, newest: int | None = None) -> Snapshot:
-    """Decide once what a read sees; `newest` repeats the decision for an exchange opened before."""
+    """Decide once what a read sees; `newest` repeats the decision for an exchange opened before.
+
+    Spark opens an exchange in one process and plans its scans in others, so each reads the records.
+    """
     ledger = Ledger(store)
     exchange = _open(store, ledger, options)
     if isinstance(exchange, Snapshot):
@@ -227,7 +231,7 @@ def _one_query(store: Store, ledger: Ledger, options: ReadOptions) -> Snapshot:
     if options.steps or options.as_of_step is not None:
         raise BadOption("give either query or steps and asOfStep, not both", option="steps")
     outcome = ledger.outcome(query)
-    step = outcome.step if outcome else None
+    step = claimed_step(store, outcome)
     if step is None:
         query, stage = stored.choose_stage(store, query, options.stage)
     elif options.stage not in (None, step.stage):

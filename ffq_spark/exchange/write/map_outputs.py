@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from ffq_spark.errors import BadCommit, BadOption, Fenced, NoAttempts
+from ffq_spark.errors import AttemptExists, BadCommit, BadOption, NoAttempts
 from ffq_spark.exchange.attempts import stored
 from ffq_spark.exchange.compute.row_partitions import check_placed
 from ffq_spark.exchange.compute.sorting import check_sorted
@@ -47,10 +47,10 @@ def claim(store: Store, id: AttemptId) -> AttemptId:
         message = f"map task {id.map_task}, attempt {id.attempt}: {limits}"
         raise BadOption(message, option="map_task")
     if id.attempt:
-        taken = stored.read_index(store, id) is not None or not _claimed(store, id)
-        if taken:
-            path = store.url(id.directory)
-            raise Fenced(f"attempt {id.attempt} of map task {id.map_task} is taken", path=path)
+        exists = stored.read_index(store, id) is not None or not _claimed(store, id)
+        if exists:
+            message = f"attempt {id.attempt} of map task {id.map_task} exists already"
+            raise AttemptExists(message, path=store.url(id.directory), option="attempt")
         return id
     last = max(stored.numbers(store, id.directory.rpartition("/")[0]), default=0)
     while not _claimed(store, id := id._replace(attempt=last + 1)):
@@ -68,8 +68,9 @@ def register(store: Store, output: AttemptOutput) -> None:
         registered = read_output(store, output.id)
         if registered is None or _same(registered, output):
             return
-        path = store.url(output.id.output)
-        raise Fenced("the attempt is registered with another output", path=path)
+        id = output.id
+        message = f"attempt {id.attempt} of map task {id.map_task} has another registered output"
+        raise AttemptExists(message, path=store.url(id.output), option="attempt")
 
 
 def _same(one: AttemptOutput, other: AttemptOutput) -> bool:
@@ -114,11 +115,15 @@ def registered_outputs(store: Store, job: WriteJob, map_tasks: int) -> list[Atte
     missing = [task for task in range(map_tasks) if task not in outputs]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise BadCommit(f"map task {missing[0]}{more} of {map_tasks} has no registered output")
+        raise BadCommit(
+            f"map task {missing[0]}{more} of {map_tasks} has no registered output",
+            remedy="Upload or register it, then repeat the commit",
+        )
     beyond = [task for task in outputs if task >= map_tasks]
     if beyond:
         raise BadCommit(
-            f"map task {beyond[0]} has an output, but only {map_tasks} map tasks are committed"
+            f"map task {beyond[0]} has an output, but the commit names {map_tasks} map tasks only",
+            remedy="Repeat the commit with the number of all map tasks",
         )
     return [outputs[task] for task in range(map_tasks)]
 

@@ -90,12 +90,14 @@ class SharedWrite:
         options = WriteOptions.resolve(given_options, environment={})
         batch_delivery(options)
         exchange = prepare(store, options, schema)
-        initiator = new_initiator()
-        if lease_seconds:
-            leases.renew(store, initiator, lease_seconds)
         query = Ledger(store).begin(
-            mode, initiator, stage=options.stage, query=options.query, lease_seconds=lease_seconds
+            mode,
+            new_initiator(),
+            stage=options.stage,
+            query=options.query,
+            lease_seconds=lease_seconds,
         )
+        leases.take(store, query)
         job = JobRecord(query.query, exchange.encode().decode(), json.dumps(dict(given_options)))
         store.create_once(paths.job(query.query), job.encode())
         return cls(store, query, exchange, options)
@@ -106,9 +108,8 @@ class SharedWrite:
         path = paths.job(query)
         data, opened = store.read_many([path, paths.query(query)])
         if data is None or opened is None:
-            raise QueryNotFound(
-                f"query {query} was not begun as a shared write", path=store.url(paths.QUERIES)
-            )
+            message = f"query {query} is not a shared write"
+            raise QueryNotFound(message, path=store.url(paths.QUERIES), remedy="Begin one first")
         job = JobRecord.decode(data, store.url(path))
         given_options = json.loads(job.options)
         if buffer_bytes is not None:

@@ -94,7 +94,8 @@ class ExchangeRecord(JsonRecord):
         if not needed <= set(names):
             raise ValueError("a key or the weight is no column")
         if record.partitions < 1 or record.hash not in HASHES:
-            raise ValueError(f"{record.partitions} partitions by {record.hash}")
+            allowed = f"partitions must be at least 1 and hash one of {', '.join(HASHES)}"
+            raise ValueError(f"{allowed}; the record has {record.partitions} and {record.hash!r}")
         return record
 
     def __getstate__(self) -> dict[str, Any]:

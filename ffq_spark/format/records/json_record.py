@@ -29,12 +29,19 @@ class JsonRecord:
         try:
             return cls.from_document(_document(data))
         except (ValueError, TypeError, KeyError, AttributeError, CorruptRecord) as error:
-            raise CorruptRecord(f"not a valid record: {error!r}", path=path) from error
+            raise CorruptRecord(f"not a valid record: {_reason(error)}", path=path) from error
 
     @classmethod
     def from_document(cls: type[Record], document: Mapping[str, Any]) -> Record:
         """Build the record from its JSON object, checking every field's type."""
         return cls(**constructor_arguments(cls, document))
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, CorruptRecord):
+        return error.message
+    # The text of a KeyError is only the key.
+    return str(error) if isinstance(error, ValueError) else repr(error)
 
 
 def _document(data: bytes) -> Any:

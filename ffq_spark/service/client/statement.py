@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ffq_spark.errors import TimedOut
+from ffq_spark.errors import StatementActive
 from ffq_spark.service.client.channel import Channel
 from ffq_spark.service.wire.messages import Results
 
@@ -33,11 +33,15 @@ class RemoteStatement:
         return answer
 
     def wait(self, seconds: float = float("inf")) -> dict[str, Any]:
-        """Wait until the statement has ended and return its status; raise TimedOut."""
+        """Wait until the statement has ended, and return its status.
+
+        Raises StatementActive if it has not ended after a number of seconds. It goes on.
+        """
         deadline = time.monotonic() + seconds
         while (status := self.status())["state"] in ("QUEUED", "RUNNING"):
             if time.monotonic() > deadline:
-                raise TimedOut(f"query {self.query} is {status['state']} after {seconds} s")
+                message = f"statement {self.query} is still {status['state']} after {seconds} s"
+                raise StatementActive(message, remedy="It goes on: call `wait()` again")
             time.sleep(_POLL_SECONDS)
         return status
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from ffq_spark.errors import FfqError
+from ffq_spark.errors import BadRequest, FfqError
 from ffq_spark.service.auth.access import Access
 from ffq_spark.service.server.activity import Activity
 from ffq_spark.service.server.roots import Roots
@@ -57,7 +57,8 @@ class CallWrapper:
             # The caller has disconnected, or sent bytes that are not Arrow.
             status = type(error).__name__
             logger.info("%s: %s", method, error)
-            raise flight.FlightServerError(f"[FFQ_BAD_REQUEST] {type(error).__name__}") from None
+            invalid = BadRequest(f"the request's data is not valid Arrow ({status})")
+            raise to_flight(invalid) from None
         except GeneratorExit:
             status = "CLOSED"
             raise

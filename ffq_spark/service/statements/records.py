@@ -78,7 +78,8 @@ class StatementRecords:
         """Read a statement's records; raise QueryNotFound if there are none."""
         submitted = self._submitted(query)
         if submitted is None:
-            raise QueryNotFound(f"there is no statement {query}, or its result has expired")
+            message = f"there is no statement {query}, or its result has expired"
+            raise QueryNotFound(message, remedy="Submit the statement again")
         return submitted, self.ended(query)
 
     def _submitted(self, query: int) -> SubmitRecord | None:

@@ -22,6 +22,7 @@ from ffq_spark.errors import (
     Forbidden,
     QueryFailed,
     QueryNotFound,
+    StatementActive,
     TimedOut,
     Unavailable,
 )
@@ -145,12 +146,13 @@ class Statements:
         """Raise an error unless the caller owns the statement and it succeeded."""
         query = paths.parse_number(name)
         if query is None:
-            raise QueryNotFound("a result is named by the number of its query: results/NUMBER")
+            message = f"{name!r} is not the number of a statement"
+            raise QueryNotFound(message, remedy="Ask for the exchange results/NUMBER")
         submitted, ended = self._records.read(query)
         if submitted.owner != access.name:
-            raise Forbidden(f"query {query} belongs to another caller than {access.name!r}")
+            raise Forbidden(f"statement {query} belongs to another caller than {access.name!r}")
         if ended is None:
-            raise QueryFailed(f"query {query} has not ended: wait until its status is SUCCEEDED")
+            raise StatementActive(f"statement {query} has not ended")
         if ended.state == QueryState.CANCELED.name:
             raise Canceled(f"canceled by {ended.who}: {ended.message}")
         if ended.state != QueryState.SUCCEEDED.name:
@@ -229,7 +231,8 @@ class Statements:
         for statement in running:
             if time.monotonic() > statement.deadline:
                 limit = self._options.query_timeout
-                error = TimedOut(f"longer than {limit} s (option queryTimeout)")
+                message = f"statement {statement.query} ran longer than {limit} s"
+                error = TimedOut(message, option="queryTimeout")
                 self._end(statement.query, QueryState.FAILED, str(error))
             if self._records.ended(statement.query) is not None:
                 # Repeatedly: a job may start after its statement was canceled.

@@ -92,7 +92,9 @@ def from_flight(error: Exception) -> FfqError | None:
         return None
     code, text = match.groups()
     error_type = _types_by_code().get(code, FfqError)
-    return error_type(text.removesuffix(f". {error_type.remedy}"))
+    message = text.removesuffix(f". {error_type.remedy}")
+    # A text without the remedy of its class contains a remedy of its own.
+    return error_type(message, remedy="" if message == text else None)
 
 
 def _types_by_code() -> dict[str, type[FfqError]]:

@@ -122,6 +122,7 @@ def test_steps_that_disagree_about_where_they_begin_are_refused(exchange: Exchan
     good = newest.read_bytes()
     for base in (1, 3):
         newest.write_bytes(good.replace(b'"base": 2', b'"base": %d' % base))
-        with pytest.raises(CorruptRecord, match="begins at step") as caught:
+        message = f"step 4 has base {base}, but step . of the same version has base"
+        with pytest.raises(CorruptRecord, match=message) as caught:
             keys(exchange)
         assert caught.value.path == str(newest)

@@ -34,6 +34,14 @@ def test_a_lease_says_when_it_was_renewed_and_ends_its_seconds_later(store: Stor
     assert lease.expires_at_ms == lease.renewed_at_ms + 30_000
 
 
+def test_a_query_takes_its_lease_if_it_asks_for_one(store: Store) -> None:
+    leases.take(store, query(0, lease_seconds=0))
+    assert not leases.is_taken(store, DRIVER)
+    leases.take(store, query(0, lease_seconds=30))
+    lease = leases.read(store, DRIVER)
+    assert lease is not None and lease.seconds == 30
+
+
 def test_a_renewal_replaces_the_lease(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     leases.renew(store, DRIVER, 30)
     first = leases.read(store, DRIVER)

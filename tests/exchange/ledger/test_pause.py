@@ -83,13 +83,13 @@ def test_a_stream_stands_still_while_the_step_is_undecided(scene: Scene) -> None
 def test_a_refused_pause_leaves_an_earlier_one_in_force(scene: Scene) -> None:
     write(scene, 3)
     assert pause.pause(scene.store, at=5) == 5
-    with pytest.raises(StepNotFound, match="streams cannot rest at step 2; the newest is 3"):
+    with pytest.raises(StepNotFound, match="step 2 is before the newest step 3: give 3 or"):
         pause.pause(scene.store, at=2)
     assert pause.paused_at(scene.store) == 5
 
 
 def test_an_exchange_without_steps_can_only_be_paused_at_a_future_one(scene: Scene) -> None:
-    with pytest.raises(StepNotFound):
+    with pytest.raises(StepNotFound, match="no step yet: give step 1 or a later step"):
         pause.pause(scene.store)
     assert pause.paused_at(scene.store) is None
     assert pause.pause(scene.store, at=1) == 1

@@ -58,7 +58,7 @@ def test_a_part_that_was_cut_or_has_grown_is_an_error(root: str) -> None:
     part = next(list_parts(written(root, 50).parts()))
     path = Path(root, part.file)
     data = path.read_bytes()
-    for changed, message in ((data[:-1], "bytes instead of"), (data + b"x", "more bytes instead")):
+    for changed, message in ((data[:-1], "fewer than the"), (data + b"x", "longer than the")):
         path.write_bytes(changed)
         with pytest.raises(CorruptPart, match=message):
             check_part(Store(root), part)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from layouts import write_options
 
-from ffq_spark.errors import BadCommit, BadOption, Fenced
+from ffq_spark.errors import AttemptExists, BadCommit, BadOption
 from ffq_spark.exchange.ledger.sealing import AttemptOutput
 from ffq_spark.exchange.write import map_outputs
 from ffq_spark.exchange.write.attempt_writer import write_attempt
@@ -44,7 +44,7 @@ def write(store: Store, job: WriteJob, map_task: int, attempt: int, first: int) 
 def test_an_attempt_is_claimed_once(store: Store) -> None:
     id = AttemptId(7, 0, 0, 4)
     assert map_outputs.claim(store, id) == id
-    with pytest.raises(Fenced, match="attempt 4"):
+    with pytest.raises(AttemptExists, match="attempt 4"):
         map_outputs.claim(store, id)
     assert map_outputs.claim(store, id._replace(attempt=0)).attempt == 5
 
@@ -69,7 +69,7 @@ def test_an_output_is_registered_once_and_comes_back_as_it_was(store: Store, job
     registered = map_outputs.read_output(store, output.id)
     assert registered == output and registered.digest.rows == 2
     other = write(store, job, 0, 1, 100)
-    with pytest.raises(Fenced):
+    with pytest.raises(AttemptExists):
         map_outputs.register(store, other)
 
 

@@ -9,18 +9,22 @@ import pytest
 
 from ffq_spark import Exchange
 from ffq_spark.errors import (
+    AttemptExists,
     BadCommit,
+    BadOption,
     Canceled,
-    Fenced,
     QueryEnded,
+    QueryExists,
     QueryNotFound,
     ReplayMismatch,
+    StoreUnsafe,
 )
 from ffq_spark.exchange.ledger.cancel import request_cancel
 from ffq_spark.exchange.write.shared_write import SharedWrite
 from ffq_spark.format import paths
 from ffq_spark.format.records import Outcome
 from ffq_spark.store import Store
+from ffq_spark.store.local import LocalBackend
 
 SCHEMA = pa.schema([("k", pa.int64())])
 GIVEN = {"keys": "k", "partitions": "4"}
@@ -50,7 +54,7 @@ def test_the_newest_registered_attempt_counts(store: Store) -> None:
     write = SharedWrite.begin(store, SCHEMA, GIVEN)
     attempts = [write.put(0, [batch(first)]).id.attempt for first in (0, 100)]
     assert attempts == [1, 2]
-    with pytest.raises(Fenced):
+    with pytest.raises(AttemptExists):
         write.put(0, [batch(200)], attempt=2)
     write.commit(map_tasks=1)
     assert min(Exchange(store.root).read().read_all()["k"].to_pylist()) == 100
@@ -92,8 +96,23 @@ def test_a_lease_lasts_until_the_commit(store: Store) -> None:
     assert store.list(paths.LEASES) == []
 
 
+def test_a_refused_query_takes_no_lease(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(error: type[Exception], mode: str = "append", **options: str) -> None:
+        store = Store(root)
+        with pytest.raises(error):
+            SharedWrite.begin(store, SCHEMA, {**GIVEN, **options}, mode=mode, lease_seconds=60)
+        assert store.list(paths.LEASES) == []
+
+    refuse(BadOption, mode="upsert")
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalBackend, "create_once", "")
+        refuse(StoreUnsafe)
+    SharedWrite.begin(Store(root), SCHEMA, {**GIVEN, "query": "7"})
+    refuse(QueryExists, query="7")
+
+
 def test_a_query_that_nobody_began_is_not_found(store: Store) -> None:
-    with pytest.raises(QueryNotFound, match="7"):
+    with pytest.raises(QueryNotFound, match=r"query 7 is not a shared write .* Begin one first$"):
         SharedWrite.open(store, 7)
 
 

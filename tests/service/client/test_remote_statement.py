@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ffq_spark.errors import TimedOut
+from ffq_spark.errors import StatementActive
 from ffq_spark.service.client import statement as statement_module
 from ffq_spark.service.client.statement import RemoteStatement
 
@@ -31,7 +31,8 @@ def test_wait_asks_until_the_statement_has_ended(monkeypatch: pytest.MonkeyPatch
 
 
 def test_wait_gives_up_after_its_time() -> None:
-    with pytest.raises(TimedOut, match="query 5 is RUNNING after 0 s"):
+    expected = r"statement 5 is still RUNNING after 0 s\. It goes on: call `wait\(\)` again$"
+    with pytest.raises(StatementActive, match=expected):
         RemoteStatement(Answers("RUNNING"), 5).wait(0)  # type: ignore[arg-type]
 
 

@@ -12,11 +12,11 @@ from service_scene import PARTITIONS, SCHEMA, begin, rows, write
 
 import ffq_spark as ffq
 from ffq_spark.errors import (
+    AttemptExists,
     BadCommit,
     BadOption,
     BadRequest,
     ExchangeMismatch,
-    Fenced,
     FfqError,
     QueryNotFound,
 )
@@ -73,7 +73,7 @@ def test_of_several_attempts_the_newest_registered_one_counts(
 def test_an_attempt_is_written_by_one_upload_alone(service: Connection) -> None:
     step = begin(service)
     step.put(0, [rows(0, 10)], attempt=7)
-    with pytest.raises(Fenced, match="attempt 7 of map task 0 is taken"):
+    with pytest.raises(AttemptExists, match=r"attempt 7 of map task 0 exists.* Give attempt 0 for"):
         step.put(0, [rows(0, 10)], attempt=7)
     assert step.put(0, [rows(0, 10)])["attempt"] == 8
 
@@ -87,8 +87,9 @@ def test_an_upload_that_breaks_off_is_never_read(service: Connection, root: str)
 
     with pytest.raises(KeyError):
         step.put(0, breaking())
-    with pytest.raises(BadCommit, match="map task 0 of 1 has no registered output"):
+    with pytest.raises(BadCommit, match="map task 0 of 1 has no registered output") as caught:
         step.commit(1)
+    assert str(caught.value).endswith(". Upload or register it, then repeat the commit")
     step.put(0, [rows(0, 5)])
     step.commit(1)
     assert ffq.Exchange(root).read().read_all().num_rows == 5

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import ffq_spark as ffq
-from ffq_spark.errors import StoreFailed
+from ffq_spark.errors import FfqError, QueryNotFound, StatementActive, StoreFailed
 from ffq_spark.exchange.ledger import leases
 from ffq_spark.options import ServeOptions
 from ffq_spark.service.auth.access import UNRESTRICTED
@@ -114,3 +114,31 @@ def test_a_query_of_another_server_runs_until_it_ends_or_its_server_is_gone(
     assert second.status(UNRESTRICTED, 5)["state"] == "FAILED"
     first.close()
     second.close()
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_a_result_that_does_not_exist_says_what_to_do(tmp_path: Path) -> None:
+    statements = Statements(None, str(tmp_path), ServeOptions(sql=True))
+    active = statements.submit(UNRESTRICTED, "select 1", None)
+    cases: list[tuple[str, type[FfqError], str]] = [
+        (str(active), StatementActive, f"statement {active} has not ended. Wait until its status"),
+        ("7", QueryNotFound, "no statement 7, or its result has expired. Submit the statement"),
+        ("daily", QueryNotFound, "'daily' is not the number of a statement. Ask for the exchange"),
+    ]
+    for name, error, text in cases:
+        with pytest.raises(error, match=text) as caught:
+            statements.require_result(UNRESTRICTED, name)
+        assert "ffq-spark attempts" not in str(caught.value)
+    statements.close()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.usefixtures("without_spark")
+def test_a_statement_that_takes_too_long_fails_with_its_limit(tmp_path: Path) -> None:
+    statements = Statements(None, str(tmp_path), ServeOptions(sql=True, query_timeout=0))
+    query = statements.submit(UNRESTRICTED, "select 1", None)
+    while (status := statements.status(UNRESTRICTED, query))["state"] != "FAILED":
+        time.sleep(0.01)
+    limit = f"statement {query} ran longer than 0 s (option queryTimeout). Raise `queryTimeout`"
+    assert status["message"].startswith(f"[FFQ_TIMED_OUT] {limit}")
+    statements.close()

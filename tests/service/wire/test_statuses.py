@@ -23,6 +23,12 @@ def test_every_error_comes_back_as_itself(error_type: type[FfqError]) -> None:
     assert type(received) is error_type and str(received) == str(error)
 
 
+def test_a_remedy_of_its_own_stays_the_only_one() -> None:
+    error = errors.QueryNotFound("there is no statement 7", remedy="Submit the statement again")
+    received = from_flight(to_flight(error))
+    assert type(received) is errors.QueryNotFound and str(received) == str(error)
+
+
 def test_what_the_client_of_flight_appends_is_removed() -> None:
     text = "[FFQ_FENCED] late. Detail: Failed. gRPC client debug context: UNKNOWN:Error"
     error = from_flight(flight.FlightInternalError(text))
