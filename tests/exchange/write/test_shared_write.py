@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
@@ -17,10 +18,12 @@ from ffq_spark.errors import (
     ReplayMismatch,
 )
 from ffq_spark.exchange.ledger.cancel import request_cancel
+from ffq_spark.exchange.maintenance.gc import collect_garbage
 from ffq_spark.exchange.write.shared_write import SharedWrite
 from ffq_spark.format import paths
+from ffq_spark.format.ids import now_ms
 from ffq_spark.format.records import Outcome
-from ffq_spark.store import Store
+from ffq_spark.store import Entry, Store
 
 SCHEMA = pa.schema([("k", pa.int64())])
 GIVEN = {"keys": "k", "partitions": "4"}
@@ -29,6 +32,20 @@ GIVEN = {"keys": "k", "partitions": "4"}
 @pytest.fixture
 def store() -> Store:
     return Store(f"memory://{uuid.uuid4().hex}")
+
+
+DAY_MS = 24 * 3_600_000
+
+
+class Behind(Store):
+    """A store that hides the query's outcome from the first read."""
+
+    looked = False
+
+    def read_optional(self, path: str) -> bytes | None:
+        hidden = path.endswith(".outcome.json") and not self.looked
+        self.looked |= hidden
+        return None if hidden else super().read_optional(path)
 
 
 def batch(first: int, count: int = 5) -> pa.RecordBatch:
@@ -99,17 +116,6 @@ def test_a_query_that_nobody_began_is_not_found(store: Store) -> None:
 
 def test_two_calls_of_one_commit_give_one_answer(root: str) -> None:
     """The second call begins before the first has ended, and finds its own batch in the log."""
-
-    class Behind(Store):
-        """A store that hides the query's outcome from the first read."""
-
-        looked = False
-
-        def read_optional(self, path: str) -> bytes | None:
-            hidden = path.endswith(".outcome.json") and not self.looked
-            self.looked |= hidden
-            return None if hidden else super().read_optional(path)
-
     options = {**GIVEN, "streamId": "s", "batch": "0"}
     upload = SharedWrite.begin(Store(root), SCHEMA, options)
     upload.put(0, [batch(0)])
@@ -147,3 +153,62 @@ def test_a_commit_that_lost_its_batch_says_so_however_often_it_is_asked(root: st
                 step = upload.commit(1)
                 assert (step is not None) == first
     assert Exchange(root).info().rows == 5
+
+
+@pytest.mark.parametrize("discarded", [False, True])
+def test_a_commit_beside_a_request_to_cancel_gives_the_answer_of_the_other_call(
+    root: str, discarded: bool
+) -> None:
+    """The second call finds the request, and no outcome yet; the first call then ends the query."""
+
+    class Asked(Store):
+        """A store where a cancel is requested once a commit has begun."""
+
+        def list(self, path: str) -> list[Entry]:
+            if path == paths.PENDING:
+                request_cancel(self, upload.query, "too slow")
+            return super().list(path)
+
+        def create_once(self, path: str, data: bytes) -> bool:
+            if path.startswith(paths.MANIFESTS):
+                request_cancel(self, upload.query, "too slow")
+            return super().create_once(path, data)
+
+    options = {**GIVEN, "streamId": "s", "batch": "0"} if discarded else GIVEN
+    if discarded:
+        first = SharedWrite.begin(Store(root), SCHEMA, options)
+        first.put(0, [batch(0)])
+        first.commit(1)
+    upload = SharedWrite.begin(Store(root), SCHEMA, options)
+    upload.put(0, [batch(0)])
+    steps = [SharedWrite.open(store(root), upload.query).commit(1) for store in (Asked, Behind)]
+    assert [step and step.step for step in steps] == ([None, None] if discarded else [1, 1])
+    assert Exchange(root).info().rows == 5
+
+
+def test_a_commit_that_fails_beside_another_call_gives_its_answer(root: str) -> None:
+    """The second call sees neither the outcome nor the map output."""
+
+    class Blind(Behind):
+        def read_optional(self, path: str) -> bytes | None:
+            return None if path.endswith(paths.OUTPUT) else super().read_optional(path)
+
+    upload = SharedWrite.begin(Store(root), SCHEMA, GIVEN)
+    upload.put(0, [batch(0)])
+    steps = [SharedWrite.open(store(root), upload.query).commit(1) for store in (Store, Blind)]
+    assert [step.step for step in steps if step] == [1, 1]
+
+
+def test_a_commit_of_a_lost_query_says_how_it_ended(root: str) -> None:
+    """The query is fenced after the commit has begun, and gc deletes the map outputs."""
+
+    class Collected(Store):
+        def scan(self, path: str) -> Iterator[Entry]:
+            if path.startswith(f"{paths.DATA}/"):
+                collect_garbage(Store(root), ttl_ms=0, now=now_ms() + 2 * DAY_MS)
+            return super().scan(path)
+
+    upload = SharedWrite.begin(Store(root), SCHEMA, GIVEN)
+    upload.put(0, [batch(0)])
+    with pytest.raises(Fenced, match="LOST"):
+        SharedWrite.open(Collected(root), upload.query).commit(1)
