@@ -27,6 +27,7 @@ __all__ = ["Directory", "Entry", "Leftover", "Store"]
 UNSAFE = "unsafe"
 _READERS = 16
 
+Item = TypeVar("Item")
 Read = TypeVar("Read")
 
 
@@ -80,11 +81,11 @@ class Store:
 
     def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
         """Read whole files in the order of their paths; None for missing ones."""
-        return self._read_each(self.read_optional, paths)
+        return self.read_each(self.read_optional, paths)
 
     def read_large(self, paths: Sequence[str]) -> list[pa.Buffer | None]:
         """Read whole files as Arrow buffers from the memory pool; None for missing ones."""
-        return self._read_each(self._read_buffer, paths)
+        return self.read_each(self._read_buffer, paths)
 
     def _read_buffer(self, path: str) -> pa.Buffer | None:
         try:
@@ -92,11 +93,12 @@ class Store:
         except FileNotFoundError:
             return None
 
-    def _read_each(self, read: Callable[[str], Read], paths: Sequence[str]) -> list[Read]:
-        if len(paths) < 2 or self.is_local:
-            return [read(path) for path in paths]
-        with ThreadPoolExecutor(min(_READERS, len(paths))) as pool:
-            return list(pool.map(read, paths))
+    def read_each(self, read: Callable[[Item], Read], items: Sequence[Item]) -> list[Read]:
+        """Call `read` for each item, several at once on remote storage; keep the items' order."""
+        if len(items) < 2 or self.is_local:
+            return [read(item) for item in items]
+        with ThreadPoolExecutor(min(_READERS, len(items))) as pool:
+            return list(pool.map(read, items))
 
     def read_range(self, path: str, start: int, length: int | None) -> pa.Buffer:
         """Read a byte range of a file, or less if the file ends before."""

@@ -142,6 +142,7 @@ class SharedWrite:
         id = AttemptId(self.query, self._record.stage, map_task, attempt)
         output = map_outputs.read_output(self._store, id)
         if output is None:
+            self.renew_lease()
             with self._lease_kept():
                 output = map_outputs.examine(self._store, self._job, id)
             map_outputs.register(self._store, output)
@@ -172,8 +173,10 @@ class SharedWrite:
         """
         try:
             self._refuse_ended()
-            outputs = map_outputs.registered_outputs(self._store, self._job, map_tasks)
-            step = commit_write(self._store, self._job, outputs, self._delivery)
+            self.renew_lease()
+            with self._lease_kept():
+                outputs = map_outputs.registered_outputs(self._store, self._job, map_tasks)
+                step = commit_write(self._store, self._job, outputs, self._delivery)
         except FfqError as error:
             if error.rows is not Rows.NEVER and not isinstance(error, AlreadyCommitted):
                 raise

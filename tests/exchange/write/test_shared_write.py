@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+import time
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,12 +20,16 @@ from ffq_spark.errors import (
     QueryNotFound,
     ReplayMismatch,
 )
+from ffq_spark.exchange.ledger import leases
 from ffq_spark.exchange.ledger.cancel import request_cancel
+from ffq_spark.exchange.ledger.sealing import AttemptOutput
 from ffq_spark.exchange.maintenance.gc import collect_garbage
+from ffq_spark.exchange.write import map_outputs
+from ffq_spark.exchange.write.attempt_writer import write_attempt
 from ffq_spark.exchange.write.shared_write import SharedWrite
 from ffq_spark.format import paths
 from ffq_spark.format.ids import now_ms
-from ffq_spark.format.records import Outcome
+from ffq_spark.format.records import LeaseRecord, Outcome
 from ffq_spark.store import Entry, Store
 
 SCHEMA = pa.schema([("k", pa.int64())])
@@ -212,3 +219,75 @@ def test_a_commit_of_a_lost_query_says_how_it_ended(root: str) -> None:
     upload.put(0, [batch(0)])
     with pytest.raises(Fenced, match="LOST"):
         SharedWrite.open(Collected(root), upload.query).commit(1)
+
+
+def test_a_commit_keeps_the_lease(root: str) -> None:
+    """Thousands of map outputs may take longer to read than the lease lasts."""
+
+    class Slow(Store):
+        """A store whose reads of map outputs take until the lease is renewed."""
+
+        renewed = 0
+
+        def read_optional(self, path: str) -> bytes | None:
+            if path.endswith(paths.OUTPUT):
+                before, deadline = lease(), time.monotonic() + 10
+                assert before.expires_at_ms > now_ms(), "the lease has lapsed"
+                while lease() == before:
+                    assert time.monotonic() < deadline, "the lease is not renewed"
+                    time.sleep(0.01)
+                self.renewed += 1
+            return super().read_optional(path)
+
+    def lease() -> LeaseRecord:
+        found = leases.read(Store(root), upload._record.initiator)
+        assert found is not None
+        return found
+
+    upload = SharedWrite.begin(Store(root), SCHEMA, GIVEN, lease_seconds=1)
+    for map_task in range(2):
+        upload.put(map_task, [batch(map_task)])
+    old = LeaseRecord(upload._record.initiator, 1, now_ms() - DAY_MS)
+    Store(root).replace(paths.lease(old.initiator), old.encode())
+    store = Slow(root)
+    assert SharedWrite.open(store, upload.query).commit(2) is not None
+    assert store.renewed == 2 and store.list(paths.LEASES) == []
+
+
+def test_a_commit_lists_and_reads_map_tasks_at_once(store: Store) -> None:
+    meeting = threading.Barrier(2)
+
+    class Remote(Store):
+        """A store whose requests for a map task wait for a request for another one."""
+
+        def scan(self, path: str) -> Iterator[Entry]:
+            if path.count("/") == paths.ATTEMPT_DEPTH - 2:
+                meeting.wait(10)
+            return super().scan(path)
+
+        def read_optional(self, path: str) -> bytes | None:
+            if path.endswith(paths.OUTPUT):
+                meeting.wait(10)
+            return super().read_optional(path)
+
+    write = SharedWrite.begin(store, SCHEMA, GIVEN)
+    for map_task in range(2):
+        write.put(map_task, [batch(map_task)])
+    assert SharedWrite.open(Remote(store.root), write.query).commit(2) is not None
+
+
+def test_the_lease_is_renewed_before_files_are_examined(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = SharedWrite.begin(store, SCHEMA, GIVEN, lease_seconds=60)
+    output = write_attempt(store, write._job, 0, 1, [batch(0)])
+    initiator = write._record.initiator
+    leases.release(store, initiator)
+
+    def examine(*_: Any) -> AttemptOutput:
+        assert leases.is_taken(store, initiator)
+        return output
+
+    monkeypatch.setattr(map_outputs, "examine", examine)
+    write.register(0, 1)
+    assert write.commit(1) is not None
