@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from conftest import Place
 from faults.fault_storage import Fault, failing
 from gc_scene import DAY_MS, Scene
 from pyspark.sql.types import LongType, StructField, StructType
-from stepping import Files, Process, kill_points, open_store
+from stepping import Files, Process, interleaved, kill_points, open_store
 
 from ffq_spark.errors import FfqError, StepExpired
 from ffq_spark.exchange.ledger import consumers
@@ -56,23 +56,6 @@ def follow(store: Store, start: int, options: ReadOptions) -> None:
     exchange = Scene(Place("/memory"), store).ledger.exchange()
     assert exchange is not None
     Snapshot(store, exchange, steps).parts()
-
-
-def interleaved(
-    files: Files, first: Callable[[Store], Any], second: Callable[[Store], Any]
-) -> Iterator[tuple[Files, Process]]:
-    """Run all of `second` before each operation of `first`, and after the last one."""
-    operations, done = 0, False
-    while not done:
-        copy = dict(files)
-        process = Process(copy, first)
-        process.advance(operations)
-        done = process.done
-        second(open_store(copy))
-        while not process.done:
-            process.advance(1)
-        yield copy, process
-        operations += 1
 
 
 @pytest.mark.parametrize("start", ["2", "3"])
