@@ -268,3 +268,20 @@ def kill_points(files: Files, work: Callable[[Store], Any]) -> Iterator[Files]:
         if done:
             return
         operations += 1
+
+
+def interleaved(
+    files: Files, first: Callable[[Store], Any], second: Callable[[Store], Any]
+) -> Iterator[tuple[Files, Process]]:
+    """Run all of `second` before each operation of `first`, and after the last one."""
+    operations, done = 0, False
+    while not done:
+        copy = dict(files)
+        process = Process(copy, first)
+        process.advance(operations)
+        done = process.done
+        second(open_store(copy))
+        while not process.done:
+            process.advance(1)
+        yield copy, process
+        operations += 1

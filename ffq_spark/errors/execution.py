@@ -90,7 +90,9 @@ class CommitUnknown(FfqExecutionError):
     code = "FFQ_COMMIT_UNKNOWN"
     remedy = (
         "Ask `ffq-spark status ROOT QUERY` when storage answers again, and run the write again "
-        "only if that says FAILED or CANCELED; a batch of a stream may be run again in any case"
+        "only if that says FAILED or CANCELED; a query that stays QUEUED or RUNNING may still be "
+        "committed, until `ffq-spark gc ROOT` ends it: once its lease has lapsed, or 24 hours "
+        "after its begin if it has none; a batch of a stream may be run again in any case"
     )
     rows = Rows.UNKNOWN
 

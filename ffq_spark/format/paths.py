@@ -21,8 +21,8 @@ NEWEST = f"{CHECKPOINTS}/newest.json"
 STREAMS = f"{RECORDS}/streams"
 CONSUMERS = f"{RECORDS}/consumers"
 HOLDS = f"{RECORDS}/holds"
-PAUSE = f"{RECORDS}/pause/asked.json"
-PAUSE_STEP = f"{RECORDS}/pause/step.json"
+PAUSES = f"{RECORDS}/pause"
+PAUSE = f"{PAUSES}/asked.json"
 PROBES = f"{RECORDS}/probes"
 SETTLED = f"{RECORDS}/cleanup/settled.arrow"
 
@@ -238,6 +238,15 @@ def stream_batch(stream: str, epoch: int, batch: int) -> str:
     '_ffq/streams/nightly/000001/00000000000000000017.json'
     """
     return f"{stream_epoch(stream, epoch)}/{batch:020d}.json"
+
+
+def pause_step(nonce: str) -> str:
+    """Return the path of the step at which a pause stops streams; old pauses have no nonce.
+
+    >>> pause_step("4f2a"), pause_step("")
+    ('_ffq/pause/step-4f2a.json', '_ffq/pause/step.json')
+    """
+    return f"{PAUSES}/step-{nonce}.json" if nonce else f"{PAUSES}/step.json"
 
 
 def consumer(name: str) -> str:

@@ -92,10 +92,16 @@ class _Root:
                 return
             self._is_due = True
             if self._thread is None:
-                self._thread = threading.Thread(
+                thread = threading.Thread(
                     target=self._renew, args=(initiator, seconds), daemon=True
                 )
-                self._thread.start()
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    # The process or the machine has too many threads; the next beat retries.
+                    logger.warning("the lease of %s was not renewed: %s", self.store.root, error)
+                else:
+                    self._thread = thread
 
     def _renew(self, initiator: str, seconds: int) -> None:
         while self._take_due():

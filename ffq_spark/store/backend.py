@@ -48,7 +48,10 @@ class Backend(Protocol):
         """Read a whole file, or the bytes of a range that the file has."""
 
     def create(self, path: str, data: bytes) -> None:
-        """Create the whole file atomically, or raise FileExistsError if it exists."""
+        """Create the whole file atomically, or raise FileExistsError if it exists.
+
+        Raises NotImplementedError if storage answers that it cannot do this.
+        """
 
     def write(self, path: str, pieces: Iterable[memoryview]) -> None:
         """Write a file from pieces; replace it if it exists."""

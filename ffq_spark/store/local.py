@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import secrets
@@ -13,6 +14,8 @@ import pyarrow as pa
 from ffq_spark.format.paths import RECORDS
 from ffq_spark.store.backend import Directory, Entry, Leftover, Skip
 
+# What link(2) answers on file systems without hard links.
+_NO_LINKS = (errno.EPERM, errno.EMLINK, errno.ENOSYS, errno.EOPNOTSUPP)
 _SMALL = 64 << 10
 _LARGEST_PIECE = 1 << 30
 
@@ -51,9 +54,14 @@ class LocalBackend:
         temporary = self._write_temporary(target, data)
         try:
             os.link(temporary, target)
+        except OSError as error:
+            if error.errno in _NO_LINKS:
+                message = f"the file system refuses hard links: {error.strerror}"
+                raise NotImplementedError(message) from error
+            raise
         finally:
-            # If this process was suspended for long, gc may have deleted the temporary file.
-            with contextlib.suppress(FileNotFoundError):
+            # gc deletes a temporary file that stays, or that of a process suspended for long.
+            with contextlib.suppress(OSError):
                 os.unlink(temporary)
 
     def replace(self, path: str, data: bytes) -> None:

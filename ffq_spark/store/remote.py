@@ -133,6 +133,8 @@ class RemoteBackend:
         except OSError as error:
             if isinstance(error, FileExistsError) or error_code(error) in _TAKEN:
                 raise FileExistsError(self.url(path)) from None
+            if error_code(error) in _UNKNOWN_CONDITION:
+                raise NotImplementedError(str(error)) from error
             raise
 
     def _create(self, path: str, data: bytes) -> None:
@@ -215,6 +217,7 @@ class RemoteBackend:
 
 
 _TAKEN = ("PreconditionFailed", "412")
+_UNKNOWN_CONDITION = ("NotImplemented", "501")
 
 
 def joined(parts: list[bytearray]) -> bytearray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import secrets
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,9 +25,12 @@ from ffq_spark.store.uploads import ParallelUploads, SerialUploads
 
 __all__ = ["Directory", "Entry", "Leftover", "Store"]
 
+logger = logging.getLogger(__name__)
+
 UNSAFE = "unsafe"
 _READERS = 16
 
+Item = TypeVar("Item")
 Read = TypeVar("Read")
 
 
@@ -80,11 +84,11 @@ class Store:
 
     def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
         """Read whole files in the order of their paths; None for missing ones."""
-        return self._read_each(self.read_optional, paths)
+        return self.read_each(self.read_optional, paths)
 
     def read_large(self, paths: Sequence[str]) -> list[pa.Buffer | None]:
         """Read whole files as Arrow buffers from the memory pool; None for missing ones."""
-        return self._read_each(self._read_buffer, paths)
+        return self.read_each(self._read_buffer, paths)
 
     def _read_buffer(self, path: str) -> pa.Buffer | None:
         try:
@@ -92,11 +96,12 @@ class Store:
         except FileNotFoundError:
             return None
 
-    def _read_each(self, read: Callable[[str], Read], paths: Sequence[str]) -> list[Read]:
-        if len(paths) < 2 or self.is_local:
-            return [read(path) for path in paths]
-        with ThreadPoolExecutor(min(_READERS, len(paths))) as pool:
-            return list(pool.map(read, paths))
+    def read_each(self, read: Callable[[Item], Read], items: Sequence[Item]) -> list[Read]:
+        """Call `read` for each item, several at once on remote storage; keep the items' order."""
+        if len(items) < 2 or self.is_local:
+            return [read(item) for item in items]
+        with ThreadPoolExecutor(min(_READERS, len(items))) as pool:
+            return list(pool.map(read, items))
 
     def read_range(self, path: str, start: int, length: int | None) -> pa.Buffer:
         """Read a byte range of a file, or less if the file ends before."""
@@ -145,9 +150,10 @@ class Store:
     def create_once_by(self) -> str:
         """The way to create a file once: `link`, `conditional-put`, or `unsafe` if allowed."""
         if self._create_once_by is None:
-            self._create_once_by = self._backend.create_once
-            if self.unsafe_commit:
-                self._create_once_by = self._probe_tolerantly()
+            way = self._backend.create_once
+            # A store is unsafe only if it says so: a probe that fails otherwise is an error.
+            is_unsafe = self.unsafe_commit and not (way and self._probe())
+            self._create_once_by = UNSAFE if is_unsafe else way
         if not self._create_once_by:
             raise StoreUnsafe(f"{self.url()} cannot create a file only if it does not exist")
         return self._create_once_by
@@ -159,16 +165,12 @@ class Store:
                 return UNSAFE
             honoured = self._probe()
         if not honoured:
-            raise StoreUnsafe(f"{self.url()} ignores the condition of a create-once write")
+            message = "ignores or refuses the condition of a create-once write"
+            raise StoreUnsafe(f"{self.url()} {message}")
         return self.create_once_by
 
-    def _probe_tolerantly(self) -> str:
-        try:
-            return self._backend.create_once if self._probe() else UNSAFE
-        except OSError:
-            return UNSAFE
-
     def _probe(self) -> bool:
+        """Return whether the store creates a file only if it does not exist."""
         path = f"{paths.PROBES}/{secrets.token_hex(8)}"
         try:
             # The name is random, so a file that exists comes from a retry of this very put.
@@ -182,7 +184,12 @@ class Store:
         except NotImplementedError:
             return False
         finally:
-            self._backend.delete(path)
+            # A writer does not need the right to delete.
+            try:
+                self._backend.delete(path)
+            except Exception as error:
+                message = scrub(f"{type(error).__name__}: {error}", self._options)
+                logger.info("the probe %s stays: %s", self.url(path), message)
 
     def write(self, path: str, pieces: Iterable[Any]) -> None:
         """Write a file piece by piece. Only one process may write the path."""

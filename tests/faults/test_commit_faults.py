@@ -181,11 +181,18 @@ def test_the_error_tells_what_readers_of_s3_see(
     campaign(scene, places, mode, step)
 
 
-def test_a_commit_succeeds_where_storage_refuses_to_delete_its_marker(place: Place) -> None:
-    """A writer without the right to delete can still commit steps."""
-    fault = Fault(1, for_good=True, only="delete _ffq/pending")
+def test_a_writer_without_the_right_to_delete_commits_steps(place: Place) -> None:
+    fault = Fault(1, for_good=True, only="delete")
     store = failing(place, fault)
     for number in (1, 2, 3):
         assert write(place, number, store=store).step == number
     assert fault.met
     assert visible(place) == rows_of([1, 2, 3])
+
+
+@pytest.mark.parametrize("scene", SCENES.values(), ids=SCENES.keys())
+def test_no_write_needs_the_right_to_delete(scene: Scene, root: str) -> None:
+    place, fault = Place(root), Fault(1, for_good=True, only="delete")
+    assert run(scene, place, fault) is None
+    assert fault.met
+    assert visible(place) == scene.with_it

@@ -164,6 +164,33 @@ def test_a_renewal_that_fails_is_tried_again_on_the_next_beat(
     assert lease is not None and lease.seconds == 30
 
 
+def test_a_thread_that_cannot_start_ends_no_renewal(
+    storage: Storage,
+    keeper: LeaseKeeper,
+    roots: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The system may refuse a thread for a moment."""
+    refusals = iter(range(3))
+
+    class Refused(threading.Thread):
+        def start(self) -> None:
+            if next(refusals, None) is not None:
+                raise RuntimeError("can't start new thread")
+            super().start()
+
+    monkeypatch.setattr(threading, "Thread", Refused)
+    keeper.opened(roots[0], QUERY)
+    keeper.opened(roots[1], QUERY)
+    assert caplog.text.count("was not renewed: can't start new thread") == 2
+    # The first root is refused again; the beat goes on to the second.
+    keeper.beat()
+    wait_for(lambda: storage.renewals == [roots[1]])
+    keeper.beat()
+    wait_for(lambda: sorted(storage.renewals) == sorted([roots[1], *roots]))
+
+
 def test_no_renewal_restores_a_released_lease(
     storage: Storage, keeper: LeaseKeeper, roots: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

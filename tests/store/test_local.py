@@ -44,6 +44,21 @@ def test_a_create_wins_though_its_temporary_file_is_deleted_after_the_link(
     assert backend.read("d/r") == b"mine"
 
 
+def test_a_create_needs_no_right_to_delete_its_temporary_file(
+    backend: LocalBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str) -> None:
+        raise PermissionError(f"cannot delete {path}")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", refuse)
+        backend.create("_ffq/steps/r", b"mine")
+        with pytest.raises(FileExistsError):
+            backend.create("_ffq/steps/r", b"yours")
+    assert backend.read("_ffq/steps/r") == b"mine"
+    assert len(list(backend.leftovers(FOREVER_MS))) == 2
+
+
 @pytest.mark.parametrize("verb", ["create", "replace"])
 def test_a_write_that_dies_leaves_a_leftover_and_no_file(
     backend: LocalBackend, monkeypatch: pytest.MonkeyPatch, verb: str

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -9,13 +11,16 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 import pytest
+from botocore.exceptions import ClientError
 from layouts import write_options
+from s3fs.errors import translate_boto_error
 
 from ffq_spark.errors import BadOption, StoreFailed, StoreUnsafe
 from ffq_spark.exchange.exchange import Exchange
 from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.store import Store
 from ffq_spark.store.local import LocalBackend
+from ffq_spark.store.remote import RemoteBackend
 
 WRONG = "a-wrong-secret-0123456789"
 
@@ -74,11 +79,17 @@ class IncapableBackend(LocalBackend):
         raise NotImplementedError
 
 
+class CheckingBackend(LocalBackend):
+    """A backend that checks for the file and then writes it, as fsspec does for most clients."""
+
+    create_once = ""
+
+
 class OpenStore(Protocol):
     def __call__(self, *, unsafe_commit: bool = False) -> Store: ...
 
 
-@pytest.fixture(params=[IgnorantBackend, IncapableBackend])
+@pytest.fixture(params=[IgnorantBackend, IncapableBackend, CheckingBackend])
 def open_unsafe(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
     """Return a function that opens a store which cannot create once."""
     root = str(tmp_path)
@@ -122,6 +133,74 @@ def test_an_unsafe_store_that_was_allowed_still_keeps_the_first(open_unsafe: Ope
 
 def test_a_safe_store_stays_safe_where_unsafe_is_allowed(tmp_path: Path) -> None:
     assert Store(str(tmp_path), unsafe_commit=True).probe_create_once() == "link"
+
+
+class RefusingBackend(LocalBackend):
+    """A backend whose next call of `create` or `delete` raises an error."""
+
+    def __init__(self, root: str, verb: str, error: OSError) -> None:
+        super().__init__(root)
+        self._refused, self._error = verb, error
+
+    def _refuse(self, verb: str) -> None:
+        if verb == self._refused:
+            self._refused = ""
+            raise self._error
+
+    def create(self, path: str, data: bytes) -> None:
+        self._refuse("create")
+        super().create(path, data)
+
+    def delete(self, path: str) -> None:
+        self._refuse("delete")
+        super().delete(path)
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_a_file_system_without_links_is_unsafe(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: str) -> None:
+        raise OSError(number, "no links here")
+
+    monkeypatch.setattr(os, "link", refuse)
+    assert Store(str(tmp_path), unsafe_commit=True).probe_create_once() == "unsafe"
+    with pytest.raises(StoreUnsafe, match="unsafeCommit"):
+        Store(str(tmp_path)).probe_create_once()
+    with pytest.raises(StoreFailed, match="no links here"):
+        Store(str(tmp_path)).create_once("r", b"mine")
+
+
+def test_a_server_that_does_not_know_the_condition_is_unsafe(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> None:
+        answer = {"Error": {"Code": "NotImplemented", "Message": "a header is not implemented"}}
+        raise translate_boto_error(ClientError(answer, "PutObject"))
+
+    monkeypatch.setattr(RemoteBackend, "_create", refuse)
+    root = "memory://does-not-know-the-condition"
+    assert Store(root, unsafe_commit=True).probe_create_once() == "unsafe"
+    with pytest.raises(StoreUnsafe, match="unsafeCommit"):
+        Store(root).probe_create_once()
+
+
+@pytest.mark.parametrize("unsafe", [False, True])
+def test_a_probe_that_cannot_be_deleted_finds_a_safe_store(unsafe: bool, tmp_path: Path) -> None:
+    for error in (PermissionError(errno.EACCES, "denied"), TimeoutError("no answer")):
+        backend = RefusingBackend(str(tmp_path), "delete", error)
+        store = Store(str(tmp_path), backend=backend, unsafe_commit=unsafe)
+        assert store.probe_create_once() == store.create_once_by == "link"
+
+
+@pytest.mark.parametrize("error", [PermissionError(errno.EACCES, "denied"), TimeoutError("slow")])
+def test_a_probe_without_an_answer_makes_no_store_unsafe(error: OSError, tmp_path: Path) -> None:
+    """The next call probes again: two writers of an unsafe store could lose a step."""
+    backend = RefusingBackend(str(tmp_path), "create", error)
+    store = Store(str(tmp_path), backend=backend, unsafe_commit=True)
+    with pytest.raises(StoreFailed, match=str(error.args[-1])):
+        store.create_once("r", b"mine")
+    assert store.create_once("r", b"mine") and store.create_once_by == "link"
 
 
 # --- invalid roots ----------------------------------------------------------------------------

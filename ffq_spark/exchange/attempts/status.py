@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+from dataclasses import dataclass, replace
 from enum import Enum
 
-from ffq_spark.errors import QueryNotFound
+from ffq_spark.errors import FfqError, QueryNotFound
 from ffq_spark.exchange.attempts import stored
 from ffq_spark.exchange.attempts.task_log import TaskLog, read_logs
 from ffq_spark.exchange.ledger.cancel import read_cancel
@@ -15,6 +16,8 @@ from ffq_spark.format import paths
 from ffq_spark.format.records import Outcome, OutcomeRecord, QueryRecord
 from ffq_spark.shared_names import TaskState
 from ffq_spark.store import Store
+
+logger = logging.getLogger(__name__)
 
 
 class QueryState(Enum):
@@ -35,6 +38,12 @@ _TERMINAL = {
 }
 
 
+_UNPUBLISHED = (
+    "committed, but not published: the next read or write publishes it, unless another first write "
+    "or another run of its batch comes first"
+)
+
+
 @dataclass(frozen=True)
 class QueryStatus:
     """The state, times and task counts of one query; the counts are None without a listener."""
@@ -50,12 +59,29 @@ class QueryStatus:
 
 
 def query_status(store: Store, query: int) -> QueryStatus:
-    """Read the status of one query."""
+    """Read the status of one query; first complete its commit if that was interrupted."""
     data = store.read_optional(paths.query(query))
     if data is None:
         raise QueryNotFound(f"there is no query {query}", path=store.url(paths.QUERIES))
     record = QueryRecord.decode(data, store.url(paths.query(query)))
-    return _status(store, record, Ledger(store).outcome(query), read_logs(store, query).get(query))
+    ledger = Ledger(store)
+    outcome = ledger.outcome(query)
+    if outcome is not None:
+        _complete_commit(store, ledger, outcome)
+    claim = standing(store, outcome) if outcome else Claim.WON
+    return _status(store, record, outcome, claim, read_logs(store, query).get(query))
+
+
+def _complete_commit(store: Store, ledger: Ledger, outcome: OutcomeRecord) -> None:
+    """Publish a committed query that has no step yet: only then is its state final."""
+    if outcome.outcome is not Outcome.COMMITTED:
+        return
+    if store.read_optional(paths.pending(outcome.query)) is None:
+        return
+    try:
+        ledger.roll_forward()
+    except FfqError as error:
+        logger.warning("the commit of query %d is not complete: %s", outcome.query, error)
 
 
 def all_statuses(store: Store) -> list[QueryStatus]:
@@ -65,36 +91,62 @@ def all_statuses(store: Store) -> list[QueryStatus]:
     logs = read_logs(store)
     opened = store.read_many([paths.query(number) for number in numbers])
     ended = store.read_many([paths.outcome(number) for number in numbers])
+    outcomes = {
+        number: OutcomeRecord.decode(data, store.url(paths.outcome(number)))
+        for number, data in zip(numbers, ended, strict=True)
+        if data is not None
+    }
+    claimants = [outcome for outcome in outcomes.values() if _has_claims(outcome)]
+    standings = store.read_each(lambda outcome: standing(store, outcome), claimants)
+    claims = {outcome.query: claim for outcome, claim in zip(claimants, standings, strict=True)}
     statuses = []
-    for number, query, end in zip(numbers, opened, ended, strict=True):
+    for number, query in zip(numbers, opened, strict=True):
         if query is not None:
             record = QueryRecord.decode(query, store.url(paths.query(number)))
-            outcome = OutcomeRecord.decode(end, store.url(paths.outcome(number))) if end else None
-            statuses.append(_status(store, record, outcome, logs.get(number)))
+            outcome, claim = outcomes.get(number), claims.get(number, Claim.WON)
+            statuses.append(_status(store, record, outcome, claim, logs.get(number)))
     return statuses
 
 
+def _has_claims(outcome: OutcomeRecord) -> bool:
+    is_batch = outcome.step is not None and outcome.step.stream is not None
+    return outcome.exchange is not None or is_batch
+
+
 def _status(
-    store: Store, record: QueryRecord, outcome: OutcomeRecord | None, log: TaskLog | None
+    store: Store,
+    record: QueryRecord,
+    outcome: OutcomeRecord | None,
+    claim: Claim,
+    log: TaskLog | None,
 ) -> QueryStatus:
-    state, message = _state(store, record, outcome, log)
+    if outcome is None:
+        state, message = _unfinished_state(store, record, log)
+    elif claim is Claim.WON:
+        state, message = _TERMINAL[outcome.outcome], outcome.message
+    elif claim is Claim.LOST:
+        state, message = QueryState.FAILED, _lost_claim(store, outcome)
+    else:
+        state, message = QueryState.RUNNING, _UNPUBLISHED
     done, total = _tasks(outcome, log)
-    ended = outcome.at_ms if outcome else None
+    ended = outcome.at_ms if outcome and state in _TERMINAL.values() else None
     return QueryStatus(
         record.query, record.initiator, state, message, record.created_at_ms, ended, done, total
     )
 
 
-def _state(
-    store: Store, record: QueryRecord, outcome: OutcomeRecord | None, log: TaskLog | None
+def _lost_claim(store: Store, outcome: OutcomeRecord) -> str:
+    """Describe which claim a committed query lost, so that it has no step."""
+    batch = outcome.step.stream if outcome.step else None
+    alone = replace(outcome, step=None)
+    if batch is None or standing(store, alone) is Claim.LOST:
+        return "another first write created an exchange with different columns or keys"
+    return f"another run of batch {batch.batch} came first"
+
+
+def _unfinished_state(
+    store: Store, record: QueryRecord, log: TaskLog | None
 ) -> tuple[QueryState, str]:
-    if outcome is not None:
-        if outcome.exchange is not None and standing(store, outcome) is Claim.LOST:
-            return (
-                QueryState.FAILED,
-                "another first write created an exchange with different columns or keys",
-            )
-        return _TERMINAL[outcome.outcome], outcome.message
     request = read_cancel(store, record.query)
     message = f"cancel requested by {request.who}: {request.message}" if request else ""
     busy = (log and log.tasks) or stored.numbers(store, f"{paths.DATA}/{record.query}")

@@ -17,6 +17,9 @@ from ffq_spark.format.manifest import PART_FIELDS, with_file_ends
 from ffq_spark.format.paths import AttemptId
 from ffq_spark.store import Store
 
+# Bounds the memory for the attempts of a stage, which may have a million map tasks.
+_TASKS_AT_ONCE = 1000
+
 CHUNKS_FIELD = pa.field(
     "chunks", pa.list_(pa.struct([(name, pa.int64()) for name in Chunk.__dataclass_fields__]))
 )
@@ -46,11 +49,15 @@ def stored_attempts(
 ) -> Iterator[AttemptId]:
     """Yield every attempt directory of one stage or map task in ascending order."""
     base = f"{paths.DATA}/{query}/{stage}"
-    for task in numbers(store, base) if map_task is None else [map_task]:
-        for attempt in numbers(store, f"{base}/{task}"):
-            # FFQ's attempt numbers have 32 bits, so it ignores larger ones.
-            if attempt <= paths.MAX_ATTEMPT:
-                yield AttemptId(query, stage, task, attempt)
+    tasks = numbers(store, base) if map_task is None else [map_task]
+    for start in range(0, len(tasks), _TASKS_AT_ONCE):
+        page = tasks[start : start + _TASKS_AT_ONCE]
+        listed = store.read_each(lambda task: numbers(store, f"{base}/{task}"), page)
+        for task, attempts in zip(page, listed, strict=True):
+            for attempt in attempts:
+                # FFQ's attempt numbers have 32 bits, so it ignores larger ones.
+                if attempt <= paths.MAX_ATTEMPT:
+                    yield AttemptId(query, stage, task, attempt)
 
 
 def attempt_directory(path: str) -> str | None:

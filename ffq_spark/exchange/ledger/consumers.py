@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ffq_spark.errors import BadOption, ExchangeNotFound, StepExpired, StepNotFound
+from ffq_spark.errors import (
+    BadOption,
+    CorruptRecord,
+    ExchangeNotFound,
+    StepNotFound,
+    StoreFailed,
+)
 from ffq_spark.exchange.ledger.step_log import StepLog
 from ffq_spark.format import paths
 from ffq_spark.format.ids import now_ms
@@ -15,6 +22,8 @@ from ffq_spark.store import Store
 
 Check = Callable[[], None]
 """Raises StepExpired if data that the caller is about to rely on may have been deleted."""
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -28,11 +37,21 @@ class ConsumerRecord(JsonRecord):
 
 @dataclass(frozen=True)
 class HoldRecord(JsonRecord):
-    """A request to keep the snapshot as of `step`."""
+    """A request to keep the snapshot as of `step`.
+
+    `earlier` are steps that an earlier record of this name has kept. Their snapshots are kept, too,
+    until it is certain that the one of `step` is.
+    """
 
     name: str
     step: int
     at_ms: int
+    earlier: tuple[int, ...] = ()
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """All steps whose snapshots are kept."""
+        return (self.step, *self.earlier)
 
 
 def record_progress(store: Store, consumer: str, step: int) -> None:
@@ -75,7 +94,14 @@ def start_consumer(store: Store, consumer: str, step: int, check: Check) -> None
     >>> find(store, "dashboard").step
     3
     """
-    _record(store, paths.consumer(consumer), ConsumerRecord(consumer, step, now_ms()), check)
+    path, record = paths.consumer(consumer), ConsumerRecord(consumer, step, now_ms())
+
+    def keeping(before: bytes) -> ConsumerRecord:
+        # A consumer keeps all steps after its own.
+        earlier = ConsumerRecord.decode(before, store.url(path))
+        return replace(record, step=min(step, earlier.step))
+
+    _record(store, path, record, keeping, check)
 
 
 def hold(store: Store, name: str, step: int) -> HoldRecord:
@@ -86,32 +112,62 @@ def hold(store: Store, name: str, step: int) -> HoldRecord:
         raise ExchangeNotFound(f"nothing has been committed to {store.url()} yet")
     if not 1 <= step <= last:
         raise StepNotFound(f"there is no step {step}; the exchange has the steps 1 to {last}")
-    record = HoldRecord(_name(name), step, now_ms())
+    path, record = paths.hold(_name(name)), HoldRecord(name, step, now_ms())
     visible = [kept.step for kept in log.visible(step)]
-    _record(store, paths.hold(name), record, lambda: log.refuse_any_expired(visible))
+
+    def keeping(before: bytes) -> HoldRecord:
+        steps = HoldRecord.decode(before, store.url(path)).steps
+        return replace(record, earlier=tuple(sorted({*steps} - {step})))
+
+    _record(store, path, record, keeping, lambda: log.refuse_any_expired(visible))
     return record
 
 
-def _record(store: Store, path: str, record: JsonRecord, check: Check) -> None:
-    """Write a record that retention respects, or restore the earlier one if `check` fails.
+def _record(
+    store: Store,
+    path: str,
+    record: JsonRecord,
+    keeping: Callable[[bytes], JsonRecord],
+    check: Check,
+) -> None:
+    """Write a record that retention respects, or leave the earlier one in force if that fails.
 
     Retention marks steps and then reads these records again: either it sees this record, or the
-    check after the write sees the mark. The check before the write keeps an earlier record of the
-    same name in force whenever the data has expired already.
+    check after the write sees the mark. Until that check has succeeded, the record on storage is
+    one that also keeps what the earlier record keeps: `keeping` makes it from that record's bytes.
+    So the earlier steps stay even if this process is killed, or storage fails.
     """
     check()
-    before, data = store.read_optional(path), record.encode()
-    store.replace(path, data)
+    before, first = store.read_optional(path), record
+    if before is not None:
+        try:
+            first = keeping(before)
+        except CorruptRecord as error:
+            logger.warning("a damaged record is replaced: %s", error)
     try:
+        store.replace(path, first.encode())
         check()
-    except StepExpired:
+    except BaseException:
+        _restore(store, path, before, first.encode())
+        raise
+    if first != record:
+        try:
+            store.replace(path, record.encode())
+        except StoreFailed as error:
+            logger.warning("%s keeps more steps than it has to: %s", store.url(path), error)
+
+
+def _restore(store: Store, path: str, before: bytes | None, written: bytes) -> None:
+    """Restore the earlier record. If storage fails, the written record keeps more steps."""
+    try:
         # Another process may have written a record of this name since.
-        if store.read_optional(path) == data:
+        if store.read_optional(path) == written:
             if before is None:
                 store.delete(path)
             else:
                 store.replace(path, before)
-        raise
+    except StoreFailed as error:
+        logger.warning("cannot restore the earlier record: %s", error)
 
 
 def holds(store: Store) -> list[HoldRecord]:

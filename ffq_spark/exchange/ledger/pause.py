@@ -4,18 +4,30 @@ Two records decide the step. The first stops every stream where it is. Only then
 looked up, so that no stream can be past it. The second record, created once, lets slower streams
 read up to that step. A stream reads the log before these records: if it saw no pause, the steps
 that it saw are older than the pause's step.
+
+The second record is named after the nonce in the first one, so that a step which is left by a pause
+that was resumed means nothing to a later pause.
 """
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 
-from ffq_spark.errors import StepNotFound
+from ffq_spark.errors import CorruptRecord, StepNotFound
 from ffq_spark.exchange.ledger.step_log import StepLog
 from ffq_spark.format import paths
 from ffq_spark.format.ids import now_ms
 from ffq_spark.format.records import JsonRecord
 from ffq_spark.store import Store
+
+
+@dataclass(frozen=True)
+class AskedRecord(JsonRecord):
+    """The beginning of a pause. Records of earlier versions have no nonce."""
+
+    nonce: str = ""
+    at_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -37,29 +49,51 @@ def pause(store: Store, at: int | None = None) -> int:
     (1, 1)
     >>> exchange.resume()
     """
-    store.create_once(paths.PAUSE, b"{}\n")
-    last = StepLog(store).last_number()
+    log = StepLog(store)
+    _choose(at, log.last_number())
+    while True:
+        own = secrets.token_hex(8)
+        store.create_once(paths.PAUSE, AskedRecord(own, now_ms()).encode())
+        nonce = _asked(store)
+        if nonce is None:
+            continue
+        try:
+            step = _choose(at, log.last_number())
+        except StepNotFound:
+            # A writer passed `at` after the first look. Another process may share the pause.
+            if nonce == own and _step(store, nonce) is None:
+                resume(store)
+            raise
+        store.create_once(paths.pause_step(nonce), PauseRecord(step, now_ms()).encode())
+        decided = _step(store, nonce)
+        # Begin again if `resume` ended this pause in the meantime.
+        if decided is not None and _asked(store) == nonce:
+            return decided
+
+
+def _choose(at: int | None, last: int) -> int:
     step = last if at is None else at
     if step < max(last, 1):
-        if _step(store) is None:
-            resume(store)
         if not last:
             raise StepNotFound("the exchange has no step yet: give step 1 or a later step")
         message = f"step {step} is before the newest step {last}: give {last} or a later step"
         raise StepNotFound(message)
-    store.create_once(paths.PAUSE_STEP, PauseRecord(step, now_ms()).encode())
-    return _step(store) or step
+    return step
 
 
 def resume(store: Store) -> None:
-    """End a pause. Delete its step first, because a step that is left would end a later pause."""
-    store.delete(paths.PAUSE_STEP)
+    """End a pause, and delete the steps of all pauses that began before this call."""
+    files = [f"{paths.PAUSES}/{entry.name}" for entry in store.list(paths.PAUSES)]
     store.delete(paths.PAUSE)
+    for path in files:
+        if path != paths.PAUSE:
+            store.delete(path)
 
 
 def paused_at(store: Store) -> int | None:
     """Return the step at which streams rest, 0 while it is undecided, None without a pause."""
-    return None if store.read_optional(paths.PAUSE) is None else _step(store) or 0
+    nonce = _asked(store)
+    return None if nonce is None else _step(store, nonce) or 0
 
 
 def resting_place(store: Store, start: int, latest: int) -> int:
@@ -71,6 +105,19 @@ def resting_place(store: Store, start: int, latest: int) -> int:
     return latest if step is None else min(latest, max(step, start))
 
 
-def _step(store: Store) -> int | None:
-    data = store.read_optional(paths.PAUSE_STEP)
-    return None if data is None else PauseRecord.decode(data, store.url(paths.PAUSE_STEP)).step
+def _asked(store: Store) -> str | None:
+    """Return the nonce of the present pause, or None without a pause."""
+    data, path = store.read_optional(paths.PAUSE), store.url(paths.PAUSE)
+    if data is None:
+        return None
+    nonce = AskedRecord.decode(data, path).nonce
+    if nonce and not nonce.isalnum():
+        raise CorruptRecord("the nonce of the pause names no file", path=path)
+    return nonce
+
+
+def _step(store: Store, nonce: str) -> int | None:
+    """Return the step of a pause, or None while it is undecided."""
+    path = paths.pause_step(nonce)
+    data = store.read_optional(path)
+    return None if data is None else PauseRecord.decode(data, store.url(path)).step

@@ -27,7 +27,7 @@ def expirable_steps(store: Store, before: int) -> Iterator[StepRecord]:
     []
     """
     # Holds are read before the log: a rollback holds what it restores until the log names it.
-    restored = {hold.step for hold in consumers.holds(store)}
+    restored = {step for hold in consumers.holds(store) for step in hold.steps}
     progress = [consumer.step for consumer in consumers.consumers(store)]
     log = StepLog(store)
     steps = log.read_many(log.numbers())

@@ -91,7 +91,10 @@ def rollback(store: Store, step: int) -> StepRecord:
     # Plan the parts now: a snapshot that cannot be planned could not be read after the rollback.
     snapshot.parts()
     ledger = Ledger(store)
-    release_finished(store, ledger)
+    try:
+        release_finished(store, ledger)
+    except StoreFailed as error:
+        logger.warning("cannot release the holds of earlier rollbacks: %s", error)
     query = ledger.begin("replace", new_initiator())
     hold = f"{_HOLD}{query.query}"
     try:

@@ -89,8 +89,10 @@ def _encode(output: AttemptOutput) -> bytes:
 def read_output(store: Store, id: AttemptId) -> AttemptOutput | None:
     """Read the output of a registered attempt, or return None if it is not registered."""
     data = store.read_optional(id.output)
-    if data is None:
-        return None
+    return None if data is None else _decode(store, id, data)
+
+
+def _decode(store: Store, id: AttemptId, data: bytes) -> AttemptOutput:
     path = store.url(id.output)
     table = manifest.decode(data, path)
     directories = {file.rpartition("/")[0] for file in table["file"].to_pylist()}
@@ -107,11 +109,14 @@ def registered_outputs(store: Store, job: WriteJob, map_tasks: int) -> list[Atte
     Raises BadCommit if one is missing, or if a map task beyond them has an output.
     """
     query, stage = job.query.query, job.query.stage
-    outputs: dict[int, AttemptOutput] = {}
-    for id in stored.stored_attempts(store, query, stage):
-        output = read_output(store, id)
-        if output is not None:
-            outputs[id.map_task] = output
+    ids = list(stored.stored_attempts(store, query, stage))
+    files = store.read_many([id.output for id in ids])
+    # A map task's newest attempt comes last.
+    outputs = {
+        id.map_task: _decode(store, id, data)
+        for id, data in zip(ids, files, strict=True)
+        if data is not None
+    }
     missing = [task for task in range(map_tasks) if task not in outputs]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""

@@ -15,12 +15,15 @@ import pyarrow as pa
 
 from ffq_spark.errors import (
     AlreadyCommitted,
+    BadCommit,
     Canceled,
     DuplicateBatch,
     Fenced,
+    FfqError,
     QueryEnded,
     QueryNotFound,
     ReplayMismatch,
+    Rows,
     StoreFailed,
 )
 from ffq_spark.exchange.ledger import leases
@@ -140,6 +143,7 @@ class SharedWrite:
         id = AttemptId(self.query, self._record.stage, map_task, attempt)
         output = map_outputs.read_output(self._store, id)
         if output is None:
+            self.renew_lease()
             with self._lease_kept():
                 output = map_outputs.examine(self._store, self._job, id)
             map_outputs.register(self._store, output)
@@ -170,20 +174,41 @@ class SharedWrite:
         """
         try:
             self._refuse_ended()
-            outputs = map_outputs.registered_outputs(self._store, self._job, map_tasks)
-            step = commit_write(self._store, self._job, outputs, self._delivery)
-        except (AlreadyCommitted, Fenced, QueryEnded, StoreFailed) as error:
-            # Another call of the same commit may have ended the query.
-            ended = self._ledger.settle(self.query, error)
-            discarded = (DuplicateBatch.code, ReplayMismatch.code)
-            if ended.outcome is not Outcome.COMMITTED and ended.code not in discarded:
+            self.renew_lease()
+            with self._lease_kept():
+                outputs = map_outputs.registered_outputs(self._store, self._job, map_tasks)
+                step = commit_write(self._store, self._job, outputs, self._delivery)
+        except FfqError as error:
+            if error.rows is not Rows.NEVER and not isinstance(error, AlreadyCommitted):
                 raise
-            step = repeat_answer(self._store, ended, self._delivery)
-        except ReplayMismatch:
+            # Another call of the same commit may have ended the query, also with a step.
+            ended = self._outcome_after(error)
+            if ended is None:
+                raise
             self._release()
-            raise
+            return self._answer(ended, error)
         self._release()
         return step
+
+    def _outcome_after(self, error: FfqError) -> OutcomeRecord | None:
+        """Return the outcome of a query whose commit failed, or None if it may be repeated."""
+        if not isinstance(error, StoreFailed):
+            try:
+                return self._ledger.outcome(self.query)
+            except FfqError as failure:
+                error = failure
+        return self._ledger.settle(self.query, error)
+
+    def _answer(self, ended: OutcomeRecord, error: FfqError) -> StepRecord | None:
+        """Answer a failed commit by the outcome of its query, or raise why it has no step."""
+        discarded = (DuplicateBatch.code, ReplayMismatch.code)
+        if ended.outcome is Outcome.COMMITTED or ended.code in discarded:
+            return repeat_answer(self._store, ended, self._delivery)
+        if isinstance(error, BadCommit):
+            # gc deletes the map outputs of a query that it has fenced.
+            message = f"query {self.query} has ended already as {ended.outcome.value}"
+            raise Fenced(f"{message}: {ended.message}") from error
+        raise error
 
     def abort(self, reason: str) -> OutcomeRecord:
         """End the query without a step, unless it has ended; return its outcome."""
@@ -206,5 +231,9 @@ class SharedWrite:
         try:
             refuse_canceled(self._store, self.query)
         except Canceled as error:
-            end_unfinished(self._store, self.query, error.message)
-            raise
+            ended = end_unfinished(self._store, self.query, error.message)
+            if ended.outcome is Outcome.CANCELED:
+                raise
+            # The query ended after the outcome was looked up.
+            message = f"query {self.query} has ended already as {ended.outcome.value}"
+            raise QueryEnded(message) from None

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pyarrow as pa
 import pytest
 from conftest import Place
-from gc_scene import DAY_MS, Scene
+from faults.fault_storage import Fault, failing
+from gc_scene import DAY_MS, OPTIONS, SCHEMA, Scene, rows_of
+from layouts import write_options
 
-from ffq_spark.errors import QueryNotFound
-from ffq_spark.exchange.attempts.status import QueryState
+from ffq_spark.errors import CommitUnknown, DuplicateBatch, ExchangeMismatch, QueryNotFound
+from ffq_spark.exchange.attempts.status import QueryState, QueryStatus, query_status
 from ffq_spark.exchange.attempts.task_log import write_events
+from ffq_spark.exchange.ledger import ledger
 from ffq_spark.exchange.ledger.cancel import end_unfinished
+from ffq_spark.exchange.write.local_write import write_batches
+from ffq_spark.exchange.write.prepare import prepare
+from ffq_spark.format import paths
 from ffq_spark.format.ids import now_ms
-from ffq_spark.format.records import Outcome
+from ffq_spark.format.records import Outcome, StreamBatch
 
 
 @pytest.fixture
@@ -131,3 +140,95 @@ def test_an_unknown_query_is_not_found(scene: Scene) -> None:
     scene.write()
     with pytest.raises(QueryNotFound, match="12345"):
         scene.exchange.status(12345)
+
+
+# --- commits that were interrupted after the outcome ---------------------------------------------
+
+BATCH = StreamBatch("nightly", 1, 7, 5, 1, 1)
+CLAIMS = {"exchange": (paths.EXCHANGE, None), "batch": (paths.STREAMS, BATCH)}
+claims = pytest.mark.parametrize(("refused", "batch"), CLAIMS.values(), ids=CLAIMS)
+
+
+@pytest.fixture
+def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "WAITS", (0.0,))
+
+
+def unclaimed(scene: Scene, refused: str, batch: StreamBatch | None) -> int:
+    """Commit a query whose claim storage refuses; return its number."""
+    if batch is not None:
+        scene.write()
+    query = scene.begin()
+    output = scene.attempt(query)
+    broken = failing(scene.place, Fault(1, for_good=True, only=f"create {refused}"))
+    with pytest.raises(CommitUnknown):
+        proposal = prepare(scene.store, OPTIONS, SCHEMA)
+        ledger.Ledger(broken).commit(query, proposal, [output], batch=batch)
+    return query.query
+
+
+def listed(scene: Scene, query: int) -> QueryStatus:
+    return next(status for status in scene.exchange.status() if status.query == query)
+
+
+def read_only(scene: Scene, query: int) -> QueryStatus:
+    return query_status(failing(scene.place, Fault(1, for_good=True, only="create")), query)
+
+
+def other_first_write(scene: Scene) -> Any:
+    options = write_options(keys=("z",), partitions=3)
+    return write_batches(
+        scene.place.root, [pa.record_batch({"z": [1]})], options=options, store=scene.store
+    )
+
+
+@claims
+@pytest.mark.usefixtures("no_waits")
+def test_the_status_of_a_query_completes_its_commit(
+    scene: Scene, refused: str, batch: StreamBatch | None
+) -> None:
+    query = unclaimed(scene, refused, batch)
+    assert state(scene, query) is QueryState.SUCCEEDED
+    assert scene.store.list(paths.PENDING) == []
+    assert scene.ledger.log.read(scene.ledger.log.last_number()).body.query == query
+    if batch is None:
+        with pytest.raises(ExchangeMismatch):
+            other_first_write(scene)
+    assert state(scene, query) is QueryState.SUCCEEDED
+    assert listed(scene, query) == query_status(scene.store, query)
+
+
+@claims
+@pytest.mark.usefixtures("no_waits")
+def test_a_committed_query_without_its_claims_has_no_final_state(
+    scene: Scene, refused: str, batch: StreamBatch | None
+) -> None:
+    query = unclaimed(scene, refused, batch)
+    for status in (read_only(scene, query), listed(scene, query)):
+        assert (status.state, status.ended_at_ms) == (QueryState.RUNNING, None)
+        assert "committed, but not published" in status.message
+
+
+@pytest.mark.usefixtures("no_waits")
+def test_a_first_write_whose_exchange_another_claimed_has_failed(scene: Scene) -> None:
+    query = unclaimed(scene, *CLAIMS["exchange"])
+    scene.store.delete(paths.pending(query))
+    assert other_first_write(scene).step == 1
+    for status in (*scene.exchange.status(query), listed(scene, query)):
+        assert status.state is QueryState.FAILED
+        assert "another first write" in status.message
+
+
+def test_a_batch_that_another_run_claimed_has_failed(scene: Scene) -> None:
+    proposal, kept = prepare(scene.store, OPTIONS, SCHEMA), scene.begin()
+    step = scene.ledger.commit(kept, proposal, [scene.attempt(kept)], batch=BATCH)
+    query = scene.begin()
+    with pytest.raises(DuplicateBatch):
+        scene.ledger.commit(query, proposal, [scene.attempt(query)], batch=BATCH)
+    for status in (*scene.exchange.status(query.query), listed(scene, query.query)):
+        assert (status.state, status.message) == (
+            QueryState.FAILED,
+            "another run of batch 7 came first",
+        )
+    assert state(scene, kept.query) is QueryState.SUCCEEDED
+    assert scene.rows() == rows_of(step)

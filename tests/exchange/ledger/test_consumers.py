@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import Place
+from faults.fault_storage import Fault, failing
 from gc_scene import DAY_MS, Scene
 from pyspark.sql.types import LongType, StructField, StructType
-from stepping import Files, Process, open_store
+from stepping import Files, Process, interleaved, kill_points, open_store
 
-from ffq_spark.errors import StepExpired
+from ffq_spark.errors import FfqError, StepExpired
 from ffq_spark.exchange.ledger import consumers
 from ffq_spark.exchange.ledger.step_log import StepLog
 from ffq_spark.exchange.maintenance.gc import collect_garbage
@@ -52,23 +56,6 @@ def follow(store: Store, start: int, options: ReadOptions) -> None:
     exchange = Scene(Place("/memory"), store).ledger.exchange()
     assert exchange is not None
     Snapshot(store, exchange, steps).parts()
-
-
-def interleaved(
-    files: Files, first: Callable[[Store], Any], second: Callable[[Store], Any]
-) -> Iterator[tuple[Files, Process]]:
-    """Run all of `second` before each operation of `first`, and after the last one."""
-    operations, done = 0, False
-    while not done:
-        copy = dict(files)
-        process = Process(copy, first)
-        process.advance(operations)
-        done = process.done
-        second(open_store(copy))
-        while not process.done:
-            process.advance(1)
-        yield copy, process
-        operations += 1
 
 
 @pytest.mark.parametrize("start", ["2", "3"])
@@ -158,3 +145,116 @@ def test_retention_ends_the_hold_of_a_rollback_that_died() -> None:
     # A day later, the query of the rollback counts as lost.
     assert expire(scene.store) == [2]
     assert consumers.holds(scene.store) == []
+
+
+# --- calls that fail -----------------------------------------------------------------------------
+
+Call = Callable[[Store], Any]
+
+
+def replaced_steps(scene: Scene) -> Scene:
+    """Write five steps, each of which replaces the earlier ones."""
+    for _ in range(5):
+        scene.write("replace")
+    return scene
+
+
+def has_data(files: Files, step: int) -> bool:
+    """Return whether the manifest and the parts of a step exist."""
+    body = StepLog(open_store(files)).read(step).body
+    return body.manifest in files and any(
+        path.startswith(f"shuffle/{body.query}/") for path in files
+    )
+
+
+def hold_at(step: int) -> Call:
+    return lambda store: consumers.hold(store, "mine", step)
+
+
+def start_at(step: int) -> Call:
+    def start(store: Store) -> None:
+        consumers.start_consumer(store, "mine", step, lambda: StepLog(store).refuse_any_expired([]))
+
+    return start
+
+
+# The call that moves a record of step 1, and the step that either record keeps.
+MOVES = {
+    "hold": (hold_at(1), hold_at(2), 1, 2),
+    "consumer back": (start_at(2), start_at(1), 3, 2),
+    "consumer ahead": (start_at(1), start_at(2), 2, 3),
+}
+moves = pytest.mark.parametrize(("first", "second", "kept", "moved"), MOVES.values(), ids=MOVES)
+
+
+@moves
+@pytest.mark.parametrize("lost", [False, True], ids=["refused", "lost"])
+@pytest.mark.parametrize("for_good", [False, True], ids=["once", "for good"])
+def test_a_call_that_fails_leaves_the_earlier_record_in_force(
+    first: Call, second: Call, kept: int, moved: int, lost: bool, for_good: bool, tmp_path: Path
+) -> None:
+    for call in itertools.count(1):
+        place, fault = Place(str(tmp_path / str(call))), Fault(call, lost, for_good)
+        scene = replaced_steps(Scene(place))
+        first(scene.store)
+        before = scene.exchange.consumers(), scene.exchange.holds()
+        error = None
+        try:
+            second(failing(place, fault))
+        except FfqError as failure:
+            error = failure
+        if error is not None and not for_good:
+            assert (scene.exchange.consumers(), scene.exchange.holds()) == before, str(fault)
+        expired = expire(scene.store)
+        assert (moved if error is None else kept) not in expired, f"{fault} ({fault.subject})"
+        if not fault.met:
+            assert error is None
+            return
+
+
+@moves
+def test_a_call_killed_anywhere_leaves_the_earlier_record_in_force(
+    first: Call, second: Call, kept: int, moved: int
+) -> None:
+    files: Files = {}
+    scene = replaced_steps(Scene(Place("/memory"), open_store(files)))
+    first(scene.store)
+    lost = []
+    for copy in kill_points(files, second):
+        lost.append(kept in expire(open_store(copy)))
+    # Only a call that has done all its work gives the earlier steps up.
+    assert not any(lost[:-1])
+    assert moved not in expire(open_store(copy))
+
+
+def test_a_hold_that_moves_beside_retention_keeps_its_steps_or_the_earlier_ones() -> None:
+    files: Files = {}
+    scene = replaced_steps(Scene(Place("/memory"), open_store(files)))
+    consumers.hold(scene.store, "mine", 1)
+    granted = set()
+    for copy, process in interleaved(files, hold_at(2), expire):
+        kept = 2 if process.error is None else 1
+        granted.add(kept)
+        store = open_store(copy)
+        assert has_data(copy, kept)
+        assert kept not in expire(store)
+        assert [record.earlier for record in consumers.holds(store)] == [()]
+    assert granted == {1, 2}
+
+
+def test_retention_beside_a_hold_that_moves_keeps_its_steps_or_the_earlier_ones() -> None:
+    files: Files = {}
+    scene = replaced_steps(Scene(Place("/memory"), open_store(files)))
+    consumers.hold(scene.store, "mine", 1)
+
+    def try_to_move(store: Store) -> None:
+        with suppress(StepExpired):
+            consumers.hold(store, "mine", 2)
+
+    granted = set()
+    for copy, process in interleaved(files, expire, try_to_move):
+        assert process.error is None
+        (record,) = consumers.holds(open_store(copy))
+        granted.add(record.step)
+        assert record.earlier == () and has_data(copy, record.step)
+    assert granted == {1, 2}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from conftest import Place
 from gc_scene import Scene
+from stepping import Files, interleaved, kill_points, open_store
 
 from ffq_spark.errors import CorruptRecord, StepNotFound
 from ffq_spark.exchange.ledger import pause
@@ -95,10 +98,108 @@ def test_an_exchange_without_steps_can_only_be_paused_at_a_future_one(scene: Sce
     assert pause.pause(scene.store, at=1) == 1
 
 
-def test_a_damaged_step_of_a_pause_is_an_error_that_names_its_file(scene: Scene) -> None:
+def test_a_damaged_record_of_a_pause_is_an_error_that_names_its_file(scene: Scene) -> None:
     write(scene, 1)
     pause.pause(scene.store)
-    scene.store.write(paths.PAUSE_STEP, [b"{"])
-    with pytest.raises(CorruptRecord) as caught:
-        pause.resting_place(scene.store, 0, 1)
-    assert caught.value.path == scene.store.url(paths.PAUSE_STEP)
+    (step,) = (e.name for e in scene.store.list(paths.PAUSES) if e.name.startswith("step-"))
+    for path in (f"{paths.PAUSES}/{step}", paths.PAUSE):
+        for damage in (b"{", b'{"nonce": "../../x"}'):
+            scene.store.write(path, [damage])
+            with pytest.raises(CorruptRecord) as caught:
+                pause.resting_place(scene.store, 0, 1)
+            assert caught.value.path == scene.store.url(path)
+    pause.resume(scene.store)
+    assert pause.paused_at(scene.store) is None
+
+
+# --- races and crashes ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def files() -> Files:
+    """Return the files of an exchange with two steps."""
+    files: Files = {}
+    write(Scene(Place("/memory"), open_store(files)), 2)
+    return files
+
+
+def check_next(files: Files) -> None:
+    """Check that a pause that comes after two more steps begins with the newest step."""
+    store = open_store(files)
+    write(Scene(Place("/memory"), store), 2)
+    if pause.paused_at(store) is not None:
+        pause.resume(store)
+    assert pause.paused_at(store) is None
+    assert pause.pause(store) == pause.paused_at(store) == 4
+
+
+def test_a_pause_beside_a_resume_is_in_force_or_over(files: Files) -> None:
+    pause.pause(open_store(files), at=9)
+    seen: list[int | None] = []
+    steps: list[int] = []
+    for copy, process in interleaved(
+        files, pause.resume, lambda store: steps.append(pause.pause(store))
+    ):
+        assert process.error is None
+        step = pause.paused_at(open_store(copy))
+        seen.append(step)
+        assert step in (None, steps[-1]) and steps[-1] in (2, 9)
+        check_next(copy)
+    # Once the pause is over, a resume that has not ended leaves the next pause alone.
+    assert seen == [None, None, 2, 2]
+
+
+@pytest.mark.parametrize("asked", [False, True], ids=["first", "again"])
+def test_a_resume_beside_a_pause_leaves_it_in_force_or_over(files: Files, asked: bool) -> None:
+    if asked:
+        pause.pause(open_store(files), at=9)
+    for copy, process in interleaved(files, pause.pause, pause.resume):
+        assert process.error is None and process.result in (2, 9)
+        assert pause.paused_at(open_store(copy)) in (None, process.result)
+        check_next(copy)
+
+
+def test_pauses_at_once_decide_one_step(files: Files) -> None:
+    steps: list[int] = []
+
+    def write_and_pause(store: Store) -> None:
+        write(Scene(Place("/memory"), store), 1)
+        steps.append(pause.pause(store))
+
+    for copy, process in interleaved(files, pause.pause, write_and_pause):
+        assert process.error is None
+        assert process.result == steps[-1] == pause.paused_at(open_store(copy))
+    assert set(steps) == {2, 3}
+
+
+def test_a_refused_pause_ends_no_pause_of_another_process(files: Files) -> None:
+    def refused(store: Store) -> None:
+        with suppress(StepNotFound):
+            pause.pause(store, at=1)
+
+    for first, second in ((refused, pause.pause), (pause.pause, refused)):
+        for copy, process in interleaved(files, first, second):
+            assert process.error is None
+            assert pause.paused_at(open_store(copy)) == 2
+            check_next(copy)
+
+
+def test_a_resume_killed_anywhere_spoils_no_later_pause(files: Files) -> None:
+    pause.pause(open_store(files))
+    for copy in kill_points(files, pause.resume):
+        assert pause.paused_at(open_store(copy)) in (None, 2)
+        check_next(copy)
+
+
+def test_a_step_that_another_pause_left_is_ignored(files: Files) -> None:
+    """Earlier versions created records without a nonce."""
+    old = b'{"step": 1, "at_ms": 0}'
+    files[paths.pause_step("")] = old
+    store = open_store(files)
+    assert pause.paused_at(store) is None
+    assert pause.pause(store) == pause.paused_at(store) == 2
+    pause.resume(store)
+    assert not [path for path in files if path.startswith("_ffq/pause/")]
+    files |= {paths.PAUSE: b"{}\n", paths.pause_step(""): old}
+    assert pause.pause(store) == pause.paused_at(store) == 1
+    check_next(files)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from conftest import Place
+from faults.fault_storage import Fault, failing
 from gc_scene import DAY_MS, Rows, Scene, rows_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -234,6 +235,17 @@ def test_the_hold_of_a_rollback_that_died_ends_with_the_next(files: Files, scene
     assert len(consumers.holds(scene.store)) == 2
     rollback(scene.store, 2)
     assert [hold.name for hold in consumers.holds(scene.store)] == ["mine"]
+
+
+def test_a_hold_that_cannot_be_deleted_prevents_no_later_rollback(place: Place) -> None:
+    scene = Scene(place)
+    first, second = scene.write(), scene.write("replace")
+    store = failing(place, Fault(1, for_good=True, only="delete"))
+    assert [rollback(store, step).step for step in (1, 2, 1, 2)] == [3, 4, 5, 6]
+    assert scene.rows() == rows_of(second)
+    assert len(scene.exchange.holds()) == 4
+    rollback(scene.store, 1)
+    assert scene.exchange.holds() == [] and scene.rows() == rows_of(first)
 
 
 def test_a_hold_stays_while_its_rollback_may_still_be_published(files: Files, scene: Scene) -> None:

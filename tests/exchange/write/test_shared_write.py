@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+import time
 import uuid
+from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,17 +17,24 @@ from ffq_spark.errors import (
     BadCommit,
     BadOption,
     Canceled,
+    Fenced,
     QueryEnded,
     QueryExists,
     QueryNotFound,
     ReplayMismatch,
     StoreUnsafe,
 )
+from ffq_spark.exchange.ledger import leases
 from ffq_spark.exchange.ledger.cancel import request_cancel
+from ffq_spark.exchange.ledger.sealing import AttemptOutput
+from ffq_spark.exchange.maintenance.gc import collect_garbage
+from ffq_spark.exchange.write import map_outputs
+from ffq_spark.exchange.write.attempt_writer import write_attempt
 from ffq_spark.exchange.write.shared_write import SharedWrite
 from ffq_spark.format import paths
-from ffq_spark.format.records import Outcome
-from ffq_spark.store import Store
+from ffq_spark.format.ids import now_ms
+from ffq_spark.format.records import LeaseRecord, Outcome
+from ffq_spark.store import Entry, Store
 from ffq_spark.store.local import LocalBackend
 
 SCHEMA = pa.schema([("k", pa.int64())])
@@ -33,6 +44,20 @@ GIVEN = {"keys": "k", "partitions": "4"}
 @pytest.fixture
 def store() -> Store:
     return Store(f"memory://{uuid.uuid4().hex}")
+
+
+DAY_MS = 24 * 3_600_000
+
+
+class Behind(Store):
+    """A store that hides the query's outcome from the first read."""
+
+    looked = False
+
+    def read_optional(self, path: str) -> bytes | None:
+        hidden = path.endswith(".outcome.json") and not self.looked
+        self.looked |= hidden
+        return None if hidden else super().read_optional(path)
 
 
 def batch(first: int, count: int = 5) -> pa.RecordBatch:
@@ -118,17 +143,6 @@ def test_a_query_that_nobody_began_is_not_found(store: Store) -> None:
 
 def test_two_calls_of_one_commit_give_one_answer(root: str) -> None:
     """The second call begins before the first has ended, and finds its own batch in the log."""
-
-    class Behind(Store):
-        """A store that hides the query's outcome from the first read."""
-
-        looked = False
-
-        def read_optional(self, path: str) -> bytes | None:
-            hidden = path.endswith(".outcome.json") and not self.looked
-            self.looked |= hidden
-            return None if hidden else super().read_optional(path)
-
     options = {**GIVEN, "streamId": "s", "batch": "0"}
     upload = SharedWrite.begin(Store(root), SCHEMA, options)
     upload.put(0, [batch(0)])
@@ -166,3 +180,134 @@ def test_a_commit_that_lost_its_batch_says_so_however_often_it_is_asked(root: st
                 step = upload.commit(1)
                 assert (step is not None) == first
     assert Exchange(root).info().rows == 5
+
+
+@pytest.mark.parametrize("discarded", [False, True])
+def test_a_commit_beside_a_request_to_cancel_gives_the_answer_of_the_other_call(
+    root: str, discarded: bool
+) -> None:
+    """The second call finds the request, and no outcome yet; the first call then ends the query."""
+
+    class Asked(Store):
+        """A store where a cancel is requested once a commit has begun."""
+
+        def list(self, path: str) -> list[Entry]:
+            if path == paths.PENDING:
+                request_cancel(self, upload.query, "too slow")
+            return super().list(path)
+
+        def create_once(self, path: str, data: bytes) -> bool:
+            if path.startswith(paths.MANIFESTS):
+                request_cancel(self, upload.query, "too slow")
+            return super().create_once(path, data)
+
+    options = {**GIVEN, "streamId": "s", "batch": "0"} if discarded else GIVEN
+    if discarded:
+        first = SharedWrite.begin(Store(root), SCHEMA, options)
+        first.put(0, [batch(0)])
+        first.commit(1)
+    upload = SharedWrite.begin(Store(root), SCHEMA, options)
+    upload.put(0, [batch(0)])
+    steps = [SharedWrite.open(store(root), upload.query).commit(1) for store in (Asked, Behind)]
+    assert [step and step.step for step in steps] == ([None, None] if discarded else [1, 1])
+    assert Exchange(root).info().rows == 5
+
+
+def test_a_commit_that_fails_beside_another_call_gives_its_answer(root: str) -> None:
+    """The second call sees neither the outcome nor the map output."""
+
+    class Blind(Behind):
+        def read_optional(self, path: str) -> bytes | None:
+            return None if path.endswith(paths.OUTPUT) else super().read_optional(path)
+
+    upload = SharedWrite.begin(Store(root), SCHEMA, GIVEN)
+    upload.put(0, [batch(0)])
+    steps = [SharedWrite.open(store(root), upload.query).commit(1) for store in (Store, Blind)]
+    assert [step.step for step in steps if step] == [1, 1]
+
+
+def test_a_commit_of_a_lost_query_says_how_it_ended(root: str) -> None:
+    """The query is fenced after the commit has begun, and gc deletes the map outputs."""
+
+    class Collected(Store):
+        def scan(self, path: str) -> Iterator[Entry]:
+            if path.startswith(f"{paths.DATA}/"):
+                collect_garbage(Store(root), ttl_ms=0, now=now_ms() + 2 * DAY_MS)
+            return super().scan(path)
+
+    upload = SharedWrite.begin(Store(root), SCHEMA, GIVEN)
+    upload.put(0, [batch(0)])
+    with pytest.raises(Fenced, match="LOST"):
+        SharedWrite.open(Collected(root), upload.query).commit(1)
+
+
+def test_a_commit_keeps_the_lease(root: str) -> None:
+    """Thousands of map outputs may take longer to read than the lease lasts."""
+
+    class Slow(Store):
+        """A store whose reads of map outputs take until the lease is renewed."""
+
+        renewed = 0
+
+        def read_optional(self, path: str) -> bytes | None:
+            if path.endswith(paths.OUTPUT):
+                before, deadline = lease(), time.monotonic() + 10
+                assert before.expires_at_ms > now_ms(), "the lease has lapsed"
+                while lease() == before:
+                    assert time.monotonic() < deadline, "the lease is not renewed"
+                    time.sleep(0.01)
+                self.renewed += 1
+            return super().read_optional(path)
+
+    def lease() -> LeaseRecord:
+        found = leases.read(Store(root), upload._record.initiator)
+        assert found is not None
+        return found
+
+    upload = SharedWrite.begin(Store(root), SCHEMA, GIVEN, lease_seconds=1)
+    for map_task in range(2):
+        upload.put(map_task, [batch(map_task)])
+    old = LeaseRecord(upload._record.initiator, 1, now_ms() - DAY_MS)
+    Store(root).replace(paths.lease(old.initiator), old.encode())
+    store = Slow(root)
+    assert SharedWrite.open(store, upload.query).commit(2) is not None
+    assert store.renewed == 2 and store.list(paths.LEASES) == []
+
+
+def test_a_commit_lists_and_reads_map_tasks_at_once(store: Store) -> None:
+    meeting = threading.Barrier(2)
+
+    class Remote(Store):
+        """A store whose requests for a map task wait for a request for another one."""
+
+        def scan(self, path: str) -> Iterator[Entry]:
+            if path.count("/") == paths.ATTEMPT_DEPTH - 2:
+                meeting.wait(10)
+            return super().scan(path)
+
+        def read_optional(self, path: str) -> bytes | None:
+            if path.endswith(paths.OUTPUT):
+                meeting.wait(10)
+            return super().read_optional(path)
+
+    write = SharedWrite.begin(store, SCHEMA, GIVEN)
+    for map_task in range(2):
+        write.put(map_task, [batch(map_task)])
+    assert SharedWrite.open(Remote(store.root), write.query).commit(2) is not None
+
+
+def test_the_lease_is_renewed_before_files_are_examined(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = SharedWrite.begin(store, SCHEMA, GIVEN, lease_seconds=60)
+    output = write_attempt(store, write._job, 0, 1, [batch(0)])
+    initiator = write._record.initiator
+    leases.release(store, initiator)
+
+    def examine(*_: Any) -> AttemptOutput:
+        assert leases.is_taken(store, initiator)
+        return output
+
+    monkeypatch.setattr(map_outputs, "examine", examine)
+    write.register(0, 1)
+    assert write.commit(1) is not None
