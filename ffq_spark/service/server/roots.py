@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ffq_spark.errors import BadOption, ExchangeNotFound
+from ffq_spark.errors import BadOption, ExchangeNotFound, StoreFailed
 from ffq_spark.exchange.catalog import is_exchange
+from ffq_spark.service.server.public_texts import PublicTexts
 from ffq_spark.store import Store
 from ffq_spark.store.confined import leads_outside
 from ffq_spark.store.location import split
+
+logger = logging.getLogger("ffq_spark.service")
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
@@ -63,6 +67,7 @@ class Roots:
         self._listed = tuple(roots)
         self._roots = {**roots, **(hidden or {})}
         self._storage_options = dict(storage_options or {})
+        self.texts = PublicTexts({name: self._spellings(name) for name in self._roots})
 
     def store(self, exchange: str) -> Store:
         """Return the store of `root` or `root/name`, whether or not the exchange exists."""
@@ -77,17 +82,29 @@ class Roots:
             root = f"{root.rstrip('/')}/{child}"
         return Store(root, self._storage_options, confined=True)
 
-    def exchanges(self) -> Iterator[str]:
-        """Yield the names of all exchanges, without those of hidden roots."""
-        for name in self._listed:
-            store = self.store(name)
-            if is_exchange(store):
-                yield name
-                continue
-            for entry in store.list(""):
-                child = f"{name}/{entry.name}"
-                if entry.is_dir and _NAME.fullmatch(entry.name) and self._is_exchange(child):
-                    yield child
+    def exchanges(self, may_read: Callable[[str], bool] = lambda _: True) -> Iterator[str]:
+        """Yield the names of all exchanges in the roots that a caller may read.
+
+        Hidden roots are left out. A root that cannot be listed is yielded in place of its
+        exchanges, so that its listing shows the error.
+        """
+        for name in filter(may_read, self._listed):
+            try:
+                names = list(self._exchanges_in(name))
+            except StoreFailed as error:
+                logger.warning("cannot list the root %r: %s", name, error)
+                names = [name]
+            yield from names
+
+    def _exchanges_in(self, name: str) -> Iterator[str]:
+        store = self.store(name)
+        if is_exchange(store):
+            yield name
+            return
+        for entry in store.list(""):
+            child = f"{name}/{entry.name}"
+            if entry.is_dir and _NAME.fullmatch(entry.name) and self._is_exchange(child):
+                yield child
 
     def _is_exchange(self, name: str) -> bool:
         try:
@@ -95,10 +112,14 @@ class Roots:
         except ExchangeNotFound:
             # A link that leads out of the root.
             return False
+        except StoreFailed:
+            # Its listing shows the error.
+            return True
+
+    def _spellings(self, name: str) -> set[str]:
+        root = self._roots[name]
+        return {Store(root, self._storage_options).url(), root.rstrip("/")}
 
     def hide_paths(self, text: str) -> str:
         """Replace the paths of roots in a text by their names."""
-        for name, root in sorted(self._roots.items(), key=lambda item: -len(item[1])):
-            for spelling in {Store(root, self._storage_options).url(), root.rstrip("/")}:
-                text = text.replace(spelling, name)
-        return text
+        return self.texts.hide(text)

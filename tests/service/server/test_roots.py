@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyarrow import flight
@@ -16,7 +18,8 @@ from ffq_spark.errors import (
     ExchangeNotFound,
     StoreFailed,
 )
-from ffq_spark.service.server.roots import named_roots
+from ffq_spark.service.server.roots import Roots, named_roots
+from ffq_spark.store import Entry, Store
 
 
 @pytest.mark.parametrize("roots", [{"results": "/x"}, {"a/b": "/x"}, {"..": "/x"}, {"": "/x"}])
@@ -88,11 +91,70 @@ def test_links_inside_an_exchange_do_not_lead_out_of_it(lake: Path) -> None:
         assert sum(batch.num_rows for batch in exchange.read_task(ticket)) == 100
         part.unlink()
         part.symlink_to(secret)
-        with pytest.raises(StoreFailed, match="leads out of the root"):
+        with pytest.raises(StoreFailed, match="PermissionError"):
             list(exchange.read_task(ticket))
         (lake / "lake" / "b" / "_ffq" / "exchange.json").unlink()
         (lake / "lake" / "b" / "_ffq" / "exchange.json").symlink_to(
             lake / "other/_ffq/exchange.json"
         )
-        with pytest.raises(StoreFailed, match="leads out of the root"):
+        with pytest.raises(StoreFailed, match="PermissionError"):
             ffq.connect(service.url).exchange("lake/b").read()
+
+
+# --- listing ----------------------------------------------------------------------------------
+
+
+def unreachable(name: str) -> dict[str, Any]:
+    """Return storage options with which no request succeeds; each name gets a client of its own."""
+    config = {"retries": {"total_max_attempts": "1"}, "user_agent": name}
+    endpoint = {"endpoint_url": "http://127.0.0.1:1", "key": "k", "secret": "s"}
+    return {**endpoint, "config_kwargs": config}
+
+
+def test_a_root_that_cannot_be_read_does_not_hide_the_others(
+    lake: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    served = {"lake": str(lake / "lake"), "private": "s3://payroll/x", "other": str(lake / "other")}
+    options = unreachable("listing")
+    with ffq.serve(served, port=0, storage_options=options) as service:
+        connection = ffq.connect(service.url, retries=0)
+        assert connection.exchanges() == ["lake/a", "lake/b", "private", "other"]
+        infos = {
+            info.descriptor.path[0].decode(): json.loads(info.app_metadata)
+            for info in connection.client.list_flights()
+        }
+        assert "step" in infos["other"] and "payroll" not in str(infos)
+        assert infos["private"]["error"].startswith("[FFQ_STORE_FAILED] cannot ")
+        assert "(file private/" in infos["private"]["error"]
+    assert "cannot list the root 'private'" in caplog.text and "s3://payroll/x" in caplog.text
+
+
+def test_an_exchange_that_cannot_be_read_does_not_hide_the_others(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Store.read
+
+    def refuse(store: Store, path: str) -> bytes:
+        if store.url().endswith("lake/a"):
+            raise StoreFailed("cannot read: PermissionError: no")
+        return read(store, path)
+
+    monkeypatch.setattr(Store, "read", refuse)
+    roots = Roots({"lake": str(lake / "lake"), "other": str(lake / "other")})
+    assert list(roots.exchanges()) == ["lake/a", "lake/b", "other"]
+
+
+def test_roots_that_the_caller_may_not_read_are_not_touched(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    touched = []
+    scan = Store.scan
+
+    def look(store: Store, path: str) -> Iterator[Entry]:
+        touched.append(store.url())
+        return scan(store, path)
+
+    monkeypatch.setattr(Store, "scan", look)
+    roots = Roots({"lake": str(lake / "lake"), "other": str(lake / "other")})
+    assert list(roots.exchanges(lambda name: name == "lake")) == ["lake/a", "lake/b"]
+    assert touched and not any(url.startswith(str(lake / "other")) for url in touched)
