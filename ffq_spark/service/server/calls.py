@@ -74,4 +74,9 @@ class CallWrapper:
         text = str(error)
         if isinstance(error, StoreFailed) or without_client_words(text) != text:
             logger.warning("%s: %s", method, text)
-        return self._roots.hide_paths(text)
+        try:
+            return self._roots.hide_paths(text)
+        except Exception:
+            # Flight would send the trace of an error that is not its own.
+            logger.exception("cannot hide the paths in an error of %s", method)
+            return _UNEXPECTED

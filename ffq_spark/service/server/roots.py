@@ -45,6 +45,8 @@ def named_roots(roots: Sequence[str]) -> dict[str, str]:
 class Roots:
     """The served roots by name. Each is an exchange or a directory of exchanges.
 
+    All roots are opened once at the start, so that a service with a bad root does not start.
+
     >>> from ffq_spark.examples import tiny_exchange
     >>> roots = Roots({"tiny": tiny_exchange().root})
     >>> list(roots.exchanges()), roots.store("tiny").url()
@@ -65,9 +67,21 @@ class Roots:
                     option="roots",
                 )
         self._listed = tuple(roots)
-        self._roots = {**roots, **(hidden or {})}
         self._storage_options = dict(storage_options or {})
-        self.texts = PublicTexts({name: self._spellings(name) for name in self._roots})
+        self._roots: dict[str, str] = {}
+        spellings = {}
+        for name, root in {**roots, **(hidden or {})}.items():
+            store = self._open(name, root)
+            # A relative root must not follow the process to another directory.
+            self._roots[name] = store.url() if store.is_local else root
+            spellings[name] = {store.url(), self._roots[name].rstrip("/")}
+        self.texts = PublicTexts(spellings)
+
+    def _open(self, name: str, root: str) -> Store:
+        try:
+            return Store(root, self._storage_options, confined=True)
+        except BadOption as error:
+            raise BadOption(f"root {name!r}: {error.message}", option="roots") from None
 
     def store(self, exchange: str) -> Store:
         """Return the store of `root` or `root/name`, whether or not the exchange exists."""
@@ -115,10 +129,6 @@ class Roots:
         except StoreFailed:
             # Its listing shows the error.
             return True
-
-    def _spellings(self, name: str) -> set[str]:
-        root = self._roots[name]
-        return {Store(root, self._storage_options).url(), root.rstrip("/")}
 
     def hide_paths(self, text: str) -> str:
         """Replace the paths of roots in a text by their names."""

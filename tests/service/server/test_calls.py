@@ -99,6 +99,19 @@ def test_the_words_of_a_storage_client_are_logged_and_not_sent(
     assert record.levelno == logging.WARNING and error.message in record.getMessage()
 
 
+def test_an_error_whose_text_cannot_be_made_public_shows_nothing(
+    wrapper: CallWrapper, activity: Activity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> str:
+        raise KeyError("/data/secret/x")
+
+    monkeypatch.setattr(Roots, "hide_paths", fail)
+    with pytest.raises(flight.FlightError) as caught, wrapper.call("do_get", CONTEXT):
+        raise StoreFailed("away", path="/data/secret/x/_ffq")
+    assert "see the service's log" in str(caught.value) and "secret" not in str(caught.value)
+    assert activity.totals.calls == {("do_get", "FFQ_STORE_FAILED"): 1}
+
+
 def test_a_stream_holds_the_slot_of_a_reader_until_it_is_closed(
     wrapper: CallWrapper, activity: Activity
 ) -> None:

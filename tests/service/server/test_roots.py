@@ -54,6 +54,38 @@ def test_a_login_in_an_address_is_refused_and_not_repeated(url: str) -> None:
         assert "PW" not in "".join(traceback.format_exception_only(caught.value))
 
 
+@pytest.mark.parametrize("root", ["foo://x", "s3://KEY:Zebra@b/x", "s3//KEY:Zebra@b/x", ""])
+def test_a_root_that_cannot_be_opened_is_refused_by_its_name_at_the_start(
+    root: str, lake: Path
+) -> None:
+    with pytest.raises(BadOption, match="root 'bad'") as caught:
+        ffq.serve({"good": str(lake / "lake"), "bad": root}, port=0)
+    assert caught.value.option == "roots" and "Zebra" not in str(caught.value)
+
+
+@pytest.mark.parametrize("root", ["x", "./x/", "x/../x"])
+def test_a_relative_root_stays_where_it_was_and_hides_its_path(
+    root: str, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(lake)
+    (lake / "lake").rename(lake / "x")
+    roots = Roots({"orders": root})
+    monkeypatch.chdir("/")
+    assert list(roots.exchanges()) == ["orders/a", "orders/b"]
+    assert roots.store("orders/a").url() == f"{lake}/x/a"
+    text = f"next exchange: extra (file {lake}/x/a/f). Expect docs/x.md"
+    assert roots.hide_paths(text) == "next exchange: extra (file orders/a/f). Expect docs/x.md"
+
+
+def test_the_whole_disk_as_a_root_leaves_errors_readable(lake: Path) -> None:
+    with ffq.serve({"disk": "/"}, port=0) as service:
+        connection = ffq.connect(service.url, retries=0)
+        with pytest.raises(ExchangeNotFound) as caught:
+            connection.exchange("disk/none").read()
+    assert "[FFQ_EXCHANGE_NOT_FOUND]" in str(caught.value)
+    assert str(caught.value).count("disk") == 1
+
+
 TRICKS = [
     *("..", "../other", "lake/..", "lake/../other", "lake/../../etc", "/etc", "lake//a", "lake/"),
     *("lake/a/..", "lake/%2e%2e", "%2e%2e/other", "lake\\..\\other", "file:///etc", "lake/.hidden"),
