@@ -7,8 +7,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ffq_spark.errors import BadOption, ExchangeNotFound, StoreFailed
+from ffq_spark.errors import BadOption, BadRequest, ExchangeNotFound, StoreFailed
 from ffq_spark.exchange.catalog import is_exchange
+from ffq_spark.format import paths
 from ffq_spark.service.server.public_texts import PublicTexts
 from ffq_spark.store import Store
 from ffq_spark.store.confined import leads_outside
@@ -17,6 +18,8 @@ from ffq_spark.store.location import split
 logger = logging.getLogger("ffq_spark.service")
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
+# The directories in the root of every exchange.
+_OWN_NAMES = (paths.RECORDS, paths.DATA)
 
 
 def named_roots(roots: Sequence[str]) -> dict[str, str]:
@@ -95,6 +98,28 @@ class Roots:
                 raise ExchangeNotFound(f"there is no exchange {exchange!r}")
             root = f"{root.rstrip('/')}/{child}"
         return Store(root, self._storage_options, confined=True)
+
+    def store_to_begin(self, exchange: str) -> Store:
+        """Return the store of an exchange in which a write begins.
+
+        Raise BadRequest if a new exchange would lie inside another one or around others.
+        """
+        store = self.store(exchange)
+        name, _, child = exchange.partition("/")
+        if is_exchange(store) and child not in _OWN_NAMES:
+            return store
+        if not child:
+            if any(self._exchanges_in(name)):
+                raise BadRequest(f"{name} is a directory of exchanges: write to {name}/NAME")
+        elif is_exchange(self.store(name)):
+            raise BadRequest(
+                f"{name} is an exchange: write to {name}, or to an exchange of another root"
+            )
+        elif child in _OWN_NAMES and not is_exchange(store):
+            raise BadRequest(
+                f"{' and '.join(_OWN_NAMES)} are directories of an exchange: choose another name"
+            )
+        return store
 
     def exchanges(self, may_read: Callable[[str], bool] = lambda _: True) -> Iterator[str]:
         """Yield the names of all exchanges in the roots that a caller may read.

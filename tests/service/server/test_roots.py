@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from pyarrow import flight
+from service_scene import rows, write
 
 import ffq_spark as ffq
 from ffq_spark.errors import (
@@ -190,3 +191,65 @@ def test_roots_that_the_caller_may_not_read_are_not_touched(
     roots = Roots({"lake": str(lake / "lake"), "other": str(lake / "other")})
     assert list(roots.exchanges(lambda name: name == "lake")) == ["lake/a", "lake/b"]
     assert touched and not any(url.startswith(str(lake / "other")) for url in touched)
+
+
+# --- new exchanges ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def writable(lake: Path) -> Iterator[Any]:
+    """Serve a directory of exchanges, an exchange and an empty directory."""
+    (lake / "empty").mkdir()
+    served = {name: str(lake / name) for name in ("lake", "other", "empty", "new")}
+    with ffq.serve(served, port=0, writable=True) as service:
+        yield ffq.connect(service.url, retries=0)
+
+
+def files(place: Path) -> list[str]:
+    return sorted(str(path) for path in place.rglob("*"))
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("other/_ffq", "other is an exchange"),
+        ("other/shuffle", "other is an exchange"),
+        ("other/inner", "other is an exchange"),
+        ("lake", "lake is a directory of exchanges: write to lake/NAME"),
+        ("lake/_ffq", "_ffq and shuffle"),
+        ("empty/_ffq", "_ffq and shuffle"),
+        ("empty/shuffle", "_ffq and shuffle"),
+        ("new/shuffle", "_ffq and shuffle"),
+    ],
+)
+def test_no_exchange_is_begun_inside_another_or_around_others(
+    writable: Any, lake: Path, name: str, reason: str
+) -> None:
+    before = files(lake)
+    with pytest.raises(BadRequest, match=reason):
+        writable.exchange(name).begin(rows(0, 1).schema, keys="id", partitions=2)
+    assert files(lake) == before
+
+
+@pytest.mark.parametrize(
+    "name", ["other", "lake/a", "lake/fresh", "empty", "new", "new/fresh", "empty/fresh"]
+)
+def test_exchanges_are_begun_and_continued_beside_each_other(writable: Any, name: str) -> None:
+    for _ in range(2):
+        step = writable.exchange(name).begin(rows(0, 1).schema, keys="id", partitions=8)
+        step.put(0, [rows(0, 10)])
+        assert step.commit(1)["rows"] == 10
+    assert name in writable.exchanges()
+
+
+def test_exchanges_that_others_made_with_unusual_names_are_continued(
+    writable: Any, lake: Path
+) -> None:
+    """The names inside an exchange are free in a directory that is none."""
+    for name in ("lake/shuffle", "other/inner"):
+        write(str(lake / name), rows(0, 10))
+        step = writable.exchange(name).begin(rows(0, 1).schema)
+        step.put(0, [rows(0, 5)])
+        assert step.commit(1)["rows"] == 5
+        assert writable.exchange(name).read().read_all().num_rows == 15
+    assert "lake/shuffle" in writable.exchanges()
