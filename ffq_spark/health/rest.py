@@ -10,6 +10,7 @@ from typing import Any
 
 from ffq_spark.errors import BadOption, NoAnswer
 from ffq_spark.health.facts import Facts
+from ffq_spark.store.credentials import address_holds_credentials
 
 _SECONDS = 20
 
@@ -19,8 +20,11 @@ def running(url: str, application: str = "") -> Facts:
 
     Settings that a session changed with `spark.conf.set` are not included.
     """
-    if "@" in url:
-        raise BadOption("the URL contains a login, which is not sent: remove it", option="url")
+    if address_holds_credentials(url):
+        # The message does not quote the URL: it contains a secret.
+        raise BadOption(
+            "the URL contains a login or a secret, which is not sent: remove it", option="url"
+        )
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
         raise BadOption(f"{url} must be an address such as http://127.0.0.1:4040", option="url")
     base = f"{url.rstrip('/')}/api/v1"

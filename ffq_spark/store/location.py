@@ -9,11 +9,10 @@ from typing import Any
 from ffq_spark.errors import BadOption
 from ffq_spark.store.backend import Backend
 from ffq_spark.store.confined import ConfinedBackend
+from ffq_spark.store.credentials import holds_credentials
 from ffq_spark.store.local import LocalBackend
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(.*)", re.DOTALL)
-_BUCKETS = frozenset({"s3", "gs", "gcs"})
-_SIGNED = re.compile(r"[?&](sig|sas|token|password|secret|x-(amz|goog)-\w+)=", re.IGNORECASE)
 _HADOOP_NAMES = {"s3a": "s3", "s3n": "s3", "wasbs": "abfs", "abfss": "abfs"}
 
 
@@ -39,11 +38,11 @@ def open_backend(root: str, options: Mapping[str, Any], *, confined: bool = Fals
     """
     if not root:
         raise BadOption("no path was given", option="path")
-    if any(_holds_credentials(url) for url in root.split("::")):
+    if holds_credentials(root):
         # Plans, records and logs would show them.
         message = (
             "the URL holds credentials: pass them as storage options (`storage.*`), or let the "
-            "client find them in its environment"
+            "client find them in its environment. If it is a relative path, begin it with `./`"
         )
         raise BadOption(message, option="path")
     protocol, path = split(root)
@@ -56,17 +55,3 @@ def open_backend(root: str, options: Mapping[str, Any], *, confined: bool = Fals
     from ffq_spark.store.remote import RemoteBackend
 
     return RemoteBackend(protocol, path, options)
-
-
-def _holds_credentials(url: str) -> bool:
-    protocol, path = split(url)
-    if protocol == "file":
-        return False
-    login, at, host = path.split("/", 1)[0].rpartition("@")
-    # `container@account` and `user@host` hold no secret; a bucket's name cannot have an @.
-    if at and (":" in login or protocol in _BUCKETS):
-        return True
-    # If a secret contains a slash, the text before it looks like a host with an invalid port.
-    name, colon, port = host.partition(":")
-    is_cut = bool(colon) and name != "arn" and not port.isdecimal()
-    return (is_cut and protocol in {*_BUCKETS, "http", "https"}) or bool(_SIGNED.search(path))

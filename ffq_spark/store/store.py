@@ -16,11 +16,11 @@ from ffq_spark.errors import FfqError, StoreFailed, StoreUnsafe
 from ffq_spark.format import paths
 from ffq_spark.store.backend import Backend, Directory, Entry, Leftover, Skip
 from ffq_spark.store.credits import Credits
+from ffq_spark.store.failures import describe
 from ffq_spark.store.local import LocalBackend
 from ffq_spark.store.location import open_backend
 from ffq_spark.store.prefetch import Buffers, ReadTotals, Request, fetch_ahead, fetch_in_turn
 from ffq_spark.store.redaction import scrub
-from ffq_spark.store.retry import GaveUp
 from ffq_spark.store.uploads import ParallelUploads, SerialUploads
 
 __all__ = ["Directory", "Entry", "Leftover", "Store"]
@@ -269,8 +269,7 @@ class Store:
         except expected:
             raise
         except Exception as error:
-            reason = str(error) if isinstance(error, GaveUp) else f"{type(error).__name__}: {error}"
-            message = f"cannot {verb}: {scrub(reason, self._options)}"
+            message = scrub(describe(verb, error), self._options)
             raise StoreFailed(message, path=self.url(path)) from self._cause(error)
 
     def _cause(self, error: Exception) -> Exception | None:

@@ -15,7 +15,13 @@ def test_an_address_that_is_none_or_does_not_answer_is_an_error() -> None:
         running("http://127.0.0.1:1")
 
 
-@pytest.mark.parametrize("url", ["http://u:PW@127.0.0.1:1", "htp//u:PW@host", "http://u:P@W@host"])
+URLS = [
+    *("http://u:PW@127.0.0.1:1", "htp//u:PW@host", "http://u:P@W@host"),
+    *("htp//u%3APW%40host", "htp//host?token=PW", "htp//host;sig=PW"),
+]
+
+
+@pytest.mark.parametrize("url", URLS)
 def test_a_login_in_the_address_of_an_application_is_refused_and_not_repeated(url: str) -> None:
     with pytest.raises(BadOption) as caught:
         running(url)

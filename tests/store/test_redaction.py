@@ -146,3 +146,55 @@ def test_the_rest_of_a_text_stays() -> None:
     options = {"key": "k", "secret": "", "anon": True, "endpoint_url": "http://127.0.0.1:1/"}
     told = "cannot connect to http://127.0.0.1:1/ with key k"
     assert scrub(told, options) == told
+
+
+@pytest.mark.parametrize(
+    ("text", "scrubbed"),
+    [
+        ("Invalid endpoint: htp//u:PW@host", "Invalid endpoint: htp//***@host"),
+        ("no route to 'http://u:PW@host:1/b'", "no route to 'http://***@host:1/b'"),
+        ("no route to http://u:P/W@host", "no route to http://***@host"),
+        ("no bucket s3:/KEY:PW@b/x", "no bucket s3:/***@b/x"),
+        ("//u:P@W@host", "//***@host"),
+        ("no route to https://TOKEN@host/x", "no route to https://***@host/x"),
+    ],
+)
+def test_a_login_that_no_option_gave_is_scrubbed(text: str, scrubbed: str) -> None:
+    """It may come from the environment, or from a configuration file of the client."""
+    assert scrub(text, {}) == scrubbed
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "http://127.0.0.1:9000/bucket/a@b",
+        "http://[::1]:9000/bucket/a@b",
+        "s3://arn:aws:s3:eu-west-1:123456789012:accesspoint/name/a@b",
+        "abfs://container@account.dfs.core.windows.net/x",
+        "No such file or directory: '/data/me:you@there'",
+        "error: see https://host/x and ask me@host",
+    ],
+)
+def test_an_address_with_an_at_sign_but_no_password_stays(text: str) -> None:
+    assert scrub(text, {}) == text
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "HTTPS_PROXY", "http_proxy", "ALL_PROXY"],
+)
+@pytest.mark.parametrize("address", LOGINS)
+def test_an_address_of_the_environment_is_scrubbed(
+    name: str, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, address)
+    for told in (address, SECRET, QUOTED):
+        found = scrub(f"refused: {told}!", {})
+        assert SECRET not in found and QUOTED not in found and "Zebra" not in found
+
+
+def test_hosts_that_need_no_proxy_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "localhost,127.0.0.1,.internal.example")
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy.example:3128/")
+    told = "cannot connect to 127.0.0.1 through http://proxy.example:3128/"
+    assert scrub(told, {}) == told

@@ -73,6 +73,19 @@ def test_an_endpoint_that_is_no_url_is_not_repeated(verb: str, unsafe: bool) -> 
     assert "PW" not in told and "u:" not in told, told
 
 
+@pytest.mark.parametrize("address", ["htp//u:PaSsW0rd@127.0.0.1:1", "http//u:PaS/sW0rd@host"])
+def test_an_endpoint_of_the_environment_is_not_repeated(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+    # The client reads the environment when it is made, and processes share clients by options.
+    store = Store("s3://bucket/x", {"client_kwargs": {"region_name": f"at-{len(address)}"}})
+    with pytest.raises(StoreFailed) as caught:
+        store.read("f")
+    told = "".join(traceback.format_exception(caught.value))
+    assert "sW0rd" not in told, told
+
+
 def test_an_error_without_a_secret_keeps_its_cause(proxied: Place, proxy: S3Proxy) -> None:
     options = {**proxied.storage_options, "config_kwargs": {"retries": {"max_attempts": 0}}}
     with proxy.faults(Fault("503")), pytest.raises(StoreFailed) as caught:
@@ -117,6 +130,35 @@ def test_logs_and_reprs_hold_no_secret(proxied: Place, caplog: pytest.LogCapture
         "abfs://c@account.dfs.core.windows.net/x?sv=1&sig=Zebra",
         "s3://bucket/x?X-Amz-Signature=Zebra",
         "simplecache::s3://AKIA:Zebra@bucket/x",
+        # Slashes too few or too many, or without the colon: the text may be taken for a path.
+        "s3:/AKIA:Zebra@bucket/x",
+        "s3:///AKIA:Zebra@bucket/x",
+        "s3a:/AKIA:Ze/bra@bucket/x",
+        "http:/me:Zebra@host/x",
+        "s3//AKIA:Zebra@bucket/x",
+        "s3//AKIA:Ze/bra@bucket/x",
+        "S3//AKIA:Zebra@bucket/x",
+        "s3/AKIA:Zebra@bucket/x",
+        "http//me:Zebra@host/x",
+        "htp//me:Zebra@host/x",
+        "https//Zebra@host/x",
+        "https//host/x?sig=Zebra",
+        "/home/me/s3:/AKIA:Zebra@bucket/x",
+        "file:///home/me/s3:/AKIA:Zebra@bucket/x",
+        "file://me:Zebra@host/x",
+        "AKIA:Zebra@bucket/x",
+        "a:Zebra@bucket/x",
+        # A token as the user, and logins that are percent-encoded.
+        "https://Zebra@host/x",
+        "s3://AKIA%3AZebra%40bucket/x",
+        "https://me%253AZebra%2540host/x",
+        # Parameters of every name that may hold a secret, wherever URLs can have them.
+        "https://host/x?access_token=Zebra",
+        "https://host/x?a=1&api_key=Zebra",
+        "https://host/x?Signature=Zebra",
+        "https://host/x#access_token=Zebra",
+        "s3://bucket/x;token=Zebra",
+        "abfs://c@account.dfs.core.windows.net/x%3Fsv=1%26sig%3DZebra",
     ],
 )
 @pytest.mark.parametrize("open", [Store, Exchange])
@@ -141,6 +183,21 @@ def test_a_root_with_credentials_is_refused_and_not_repeated(
         "/data/a:b@c",
         "/data/x?sig=1",
         "file:/data/me:you@there",
+        "file:///data/me:you@there",
+        "/data/s3/team:a@b",
+        "/data//run:1@host",
+        "/data/a::b:c@d",
+        "/backup/hdfs:/node:8020/a@b",
+        "/backup/s3:/bucket/a@b",
+        "./s3//team:a@b",
+        "../a:b@c",
+        "data/run:1@host",
+        "2024-01-02T10:00:00@host/x",
+        "s3/x:y",
+        "s3://bucket/monkey=1/userid=2/x",
+        "s3:///bucket/x",
+        "s3://bucket/a%40b/c%3Ad",
+        "memory://a/b;c=1",
     ],
 )
 def test_a_root_that_only_looks_odd_is_taken(root: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from ffq_spark.errors import BadOption, StoreFailed
 from ffq_spark.service.auth.tokens import new_token, read_entries
+from ffq_spark.service.auth.trusted_files import resolve_trusted
 
 _GROUP_AND_OTHERS_READ = stat.S_IRGRP | stat.S_IROTH
 
@@ -23,7 +24,7 @@ def add_token(
     """Create a token, add its hash to a file of tokens, and return the secret once it is durable.
 
     Symbolic links are followed. An existing file keeps its owner and read permissions; only its
-    owner can open a new file.
+    owner can open a new file. A file that other users could change or replace is refused.
 
     >>> with tempfile.TemporaryDirectory() as directory:
     ...     secret = add_token(f"{directory}/tokens.json", "etl", ["read"])
@@ -31,8 +32,8 @@ def add_token(
     ['etl']
     """
     secret, entry = new_token(name, scopes, roots)
-    file = os.path.realpath(path)
     try:
+        file = resolve_trusted(path, "tokens")
         with _locked(os.path.dirname(file)) as directory:
             entries = read_entries(file) if os.path.exists(file) else []
             if any(existing["name"] == name for existing in entries):

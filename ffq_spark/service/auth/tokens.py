@@ -61,7 +61,7 @@ def read_entries(path: str) -> list[Any]:
     data = read_trusted(path, "tokens")
     try:
         entries = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         # The message of a JSONDecodeError quotes the file.
         raise BadOption(f"{path} is not JSON: {type(error).__name__}", option="tokens") from None
     if not isinstance(entries, list):
@@ -81,9 +81,9 @@ def _checked(entry: Any) -> Mapping[str, Any]:
         and isinstance(entry.get("name"), str)
         and isinstance(entry.get("sha256"), str)
         and _HASH.fullmatch(entry["sha256"])
-        and isinstance(entry.get("scopes"), list)
+        and _is_list_of_names(entry.get("scopes"))
         and set(entry["scopes"]) <= set(SCOPES)
-        and isinstance(entry.get("roots", []), list)
+        and _is_list_of_names(entry.get("roots", []))
     )
     if not is_valid:
         name = entry.get("name") if isinstance(entry, dict) else entry
@@ -93,6 +93,10 @@ def _checked(entry: Any) -> Mapping[str, Any]:
             option="tokens",
         )
     return entry  # type: ignore[no-any-return]
+
+
+def _is_list_of_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
 
 
 def _access(entry: Mapping[str, Any]) -> Access:

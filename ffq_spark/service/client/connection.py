@@ -11,6 +11,7 @@ from ffq_spark.errors import BadOption
 from ffq_spark.service.client.channel import Channel
 from ffq_spark.service.client.exchange import RemoteExchange
 from ffq_spark.service.client.statement import RemoteStatement
+from ffq_spark.store.credentials import address_holds_credentials
 
 _RETRIES = 8
 
@@ -35,9 +36,9 @@ def connect(
     ...     connect(service.url).exchange("tiny").lookup(4).to_pylist()
     [{'id': 4, 'name': 'row 4'}]
     """
-    if "@" in url:
-        # The message does not quote the URL: it contains a password.
-        raise BadOption("the URL contains a login: give a token instead", option="url")
+    if address_holds_credentials(url):
+        # The message does not quote the URL: it contains a secret.
+        raise BadOption("the URL contains a login or a secret: give a token instead", option="url")
     files = {
         "tls_root_certs": _read_pem(tls_ca, "tls_ca"),
         "cert_chain": _read_pem(tls_certificate, "tls_certificate"),

@@ -75,7 +75,8 @@ class Actions:
         message: Any = handler.body.decode(body or b"{}")
         if handler.scope is not None:
             self._permissions.require(access, handler.scope, message.exchange)
-        return handler.run(access, message)
+        # Outcomes and reports quote errors, which name files.
+        return self._roots.texts.hide_in(handler.run(access, message))
 
     def _submit(self, access: Access, body: SubmitQuery) -> Any:
         access.require("write", RESULTS)
@@ -84,28 +85,23 @@ class Actions:
     def _status(self, access: Access, body: GetQueryStatus) -> Any:
         if body.exchange is None:
             access.require("read", RESULTS)
-            return self._without_paths(self._statements.status(access, body.query))
+            return self._statements.status(access, body.query)
         self._permissions.require(access, "read", body.exchange)
         status = query_status(self._roots.store(body.exchange), body.query)
-        return self._without_paths(
-            {
-                "query": status.query,
-                "message": status.message,
-                "owner": status.initiator,
-                "state": status.state.name,
-                "code": status.state.value,
-                "submitted_at_ms": status.started_at_ms,
-                "ended_at_ms": status.ended_at_ms,
-            }
-        )
-
-    def _without_paths(self, status: dict[str, Any]) -> dict[str, Any]:
-        return {**status, "message": self._roots.hide_paths(status["message"])}
+        return {
+            "query": status.query,
+            "message": status.message,
+            "owner": status.initiator,
+            "state": status.state.name,
+            "code": status.state.value,
+            "submitted_at_ms": status.started_at_ms,
+            "ended_at_ms": status.ended_at_ms,
+        }
 
     def _cancel(self, access: Access, body: CancelQuery) -> Any:
         if body.exchange is None:
             access.require("cancel", RESULTS)
-            return self._without_paths(self._statements.cancel(access, body.query, body.reason))
+            return self._statements.cancel(access, body.query, body.reason)
         self._permissions.require(access, "cancel", body.exchange)
         store = self._roots.store(body.exchange)
         record = request_cancel(store, body.query, body.reason, who=access.name)

@@ -10,11 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from ffq_spark.errors import BadRequest, FfqError
+from ffq_spark.errors import BadRequest, FfqError, StoreFailed
 from ffq_spark.service.auth.access import Access
 from ffq_spark.service.server.activity import Activity
 from ffq_spark.service.server.roots import Roots
 from ffq_spark.service.wire.statuses import to_flight
+from ffq_spark.store.failures import without_client_words
 
 logger = logging.getLogger("ffq_spark.service")
 
@@ -52,7 +53,7 @@ class CallWrapper:
             yield
         except FfqError as error:
             status = error.code
-            raise to_flight(error, self._roots.hide_paths(str(error))) from None
+            raise to_flight(error, self._public_text(method, error)) from None
         except (flight.FlightError, pa.ArrowException) as error:
             # The caller has disconnected, or sent bytes that are not Arrow.
             status = type(error).__name__
@@ -68,3 +69,15 @@ class CallWrapper:
             raise flight.FlightInternalError(_UNEXPECTED) from None
         finally:
             self._activity.totals.count_call(method, status)
+
+    def _public_text(self, method: str, error: FfqError) -> str:
+        """Return the text of an error for callers, and log what storage clients said in it."""
+        text = str(error)
+        if isinstance(error, StoreFailed) or without_client_words(text) != text:
+            logger.warning("%s: %s", method, text)
+        try:
+            return self._roots.hide_paths(text)
+        except Exception:
+            # Flight would send the trace of an error that is not its own.
+            logger.exception("cannot hide the paths in an error of %s", method)
+            return _UNEXPECTED

@@ -42,7 +42,7 @@ class RemoteWrites:
             allowed = ", ".join(sorted(_PRODUCER_OPTIONS))
             raise BadRequest(f"producers may not set the option {refused[0]!r}, only {allowed}")
         write = SharedWrite.begin(
-            self._roots.store(body.exchange),
+            self._roots.store_to_begin(body.exchange),
             _decode_schema(body.schema),
             body.options,
             mode=body.mode,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import stat
 from collections.abc import Iterator
 
 _OPEN_FILES = "/dev/fd"
@@ -36,7 +37,14 @@ def _tcp_sockets() -> Iterator[socket.socket]:
     """
     for name in os.listdir(_OPEN_FILES) if os.path.isdir(_OPEN_FILES) else ():
         with contextlib.suppress(OSError):
+            # Never duplicate a file: when the duplicate is closed, the kernel drops all locks that
+            # this process holds on the file.
+            if not _is_socket(int(name)):
+                continue
             copy = os.dup(int(name))
+            if not _is_socket(copy):
+                # The number became that of a file in between. Leave the duplicate open.
+                continue
             try:
                 connection = socket.socket(fileno=copy)
             except OSError:
@@ -46,3 +54,7 @@ def _tcp_sockets() -> Iterator[socket.socket]:
                 yield connection
             else:
                 connection.close()
+
+
+def _is_socket(descriptor: int) -> bool:
+    return stat.S_ISSOCK(os.fstat(descriptor).st_mode)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -114,3 +115,29 @@ def test_a_file_that_others_may_change_is_refused(
 def test_a_file_that_cannot_be_written_is_an_error_that_names_it(tmp_path: Path) -> None:
     code, output = make("first", tmp_path / "none" / "tokens.json")
     assert code == 3 and "FFQ_STORE_FAILED" in output and "none/tokens.json" in output
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_a_file_or_directory_of_another_user_is_refused(tmp_path: Path) -> None:
+    """Another user could add tokens of its own, or replace the file."""
+    file = tmp_path / "etc" / "tokens.json"
+    file.parent.mkdir()
+    assert make("first", file)[0] == 0
+    for path in (file, file.parent):
+        os.chown(path, 65533, 65533)
+        code, output = make("second", file)
+        assert code == 2 and "belongs to the user 65533" in output
+        assert names(file) == ["first"]
+        os.chown(path, 0, 0)
+    assert make("second", file)[0] == 0 and file.stat().st_uid == 0
+
+
+def test_a_new_file_in_a_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
+    place = tmp_path / "open"
+    place.mkdir()
+    place.chmod(0o777)
+    (tmp_path / "link").symlink_to("open/tokens.json")
+    for file in (place / "tokens.json", tmp_path / "link"):
+        code, output = make("first", file)
+        assert code == 2 and f"may write to {place}" in output
+        assert not list(place.iterdir())

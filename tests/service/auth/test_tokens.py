@@ -29,6 +29,11 @@ from ffq_spark.service.auth.tokens import Tokens
         {"name": "x", "sha256": "0" * 64, "scopes": ["admin"]},
         {"name": "x", "sha256": "0" * 64, "scopes": ["read"], "root": ["lake"]},
         {"name": "x", "sha256": "0" * 64, "scopes": ["read"], "roots": "lake"},
+        {"name": "x", "sha256": "0" * 64, "scopes": [[]]},
+        {"name": "x", "sha256": "0" * 64, "scopes": [{}]},
+        {"name": "x", "sha256": "0" * 64, "scopes": ["read"], "roots": [[]]},
+        {"name": "x", "sha256": "0" * 64, "scopes": ["read"], "roots": [1]},
+        {"name": "x", "sha256": "0" * 64, "scopes": ["read"], "roots": None},
         "x",
     ],
     ids=str,
@@ -55,3 +60,11 @@ def test_the_command_makes_tokens(lake: Path) -> None:
         assert ffq.connect(server.url, secret).exchanges() == ["second"]
         with pytest.raises(Unauthenticated):
             ffq.connect(server.url).exchanges()
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[", "[" * 100_000, "\udcff", "[1]"], ids=len)
+def test_a_file_that_is_no_list_of_tokens_is_an_error(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "tokens.json"
+    file.write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(BadOption):
+        Tokens.load(str(file))

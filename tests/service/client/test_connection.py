@@ -26,3 +26,12 @@ def test_an_address_of_another_protocol_is_refused() -> None:
 def test_a_service_that_does_not_answer_is_unavailable() -> None:
     with ffq.connect("grpc://127.0.0.1:1", retries=0) as connection, pytest.raises(Unavailable):
         connection.health()
+
+
+@pytest.mark.parametrize(
+    "url", ["http://host:1?token=Zebra", "htp//host;sig=Zebra", "grpc//me%3AZebra%40host:1"]
+)
+def test_an_address_with_a_secret_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(BadOption) as caught:
+        ffq.connect(url)
+    assert caught.value.option == "url" and "Zebra" not in str(caught.value)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
-from service_scene import rows, write
+from service_scene import SCHEMA, rows, write
 
+import ffq_spark as ffq
 from ffq_spark.errors import BadRequest, Forbidden, Unsupported
+from ffq_spark.exchange.ledger.ledger import Ledger
+from ffq_spark.format.records import Outcome
 from ffq_spark.options import ServeOptions
 from ffq_spark.service.auth.access import UNRESTRICTED, Access
 from ffq_spark.service.server.actions import Actions
@@ -16,7 +21,9 @@ from ffq_spark.service.server.activity import Activity
 from ffq_spark.service.server.permissions import Permissions
 from ffq_spark.service.server.remote_writes import RemoteWrites
 from ffq_spark.service.server.roots import Roots
+from ffq_spark.store import Store
 
+SCHEMA_TEXT = base64.b64encode(SCHEMA.serialize()).decode()
 READER = Access("reader", frozenset({"read"}))
 
 
@@ -81,3 +88,20 @@ def test_health_needs_no_body(actions: Actions) -> None:
 def test_check_names_no_query_of_a_finished_exchange_as_active(actions: Actions) -> None:
     (reason,) = run(actions, "Check", READER, exchange="x")["inactive"].values()
     assert reason == "COMMITTED"
+
+
+def test_no_answer_shows_the_path_of_a_root(actions: Actions, root: str) -> None:
+    """Outcomes and reports quote errors, which name files."""
+    exchange = ffq.Exchange(root)
+    (query,) = (step.body.query for step in exchange.steps())
+    begun = run(actions, "BeginQuery", exchange="x", schema=SCHEMA_TEXT)["query"]
+    failure = f"StoreFailed: [FFQ_STORE_FAILED] cannot read: OSError: minio (file {root}/_ffq/x)"
+    Ledger(Store(root)).end(begun, Outcome.ABORTED, failure)
+    Path(root, "_ffq", "queries", f"{query}.outcome.json").write_text("{")
+    for name, body in (
+        ("Check", {}),
+        ("AbortQuery", {"query": begun}),
+        ("GetQueryStatus", {"query": begun}),
+    ):
+        answer = json.dumps(run(actions, name, exchange="x", **body))
+        assert "x/_ffq" in answer and root not in answer and "minio" not in answer
