@@ -19,17 +19,17 @@ class Canceled(FfqExecutionError):
 
 
 class QueryFailed(FfqExecutionError):
-    """A query that was submitted to the service failed in Spark, or has no result yet."""
+    """A statement that was submitted to the service failed in Spark."""
 
     code = "FFQ_QUERY_FAILED"
     remedy = "Correct the cause that the message or the service's log names, then submit it again"
 
 
 class TimedOut(FfqExecutionError):
-    """A query ran longer than its limit, and its job was canceled."""
+    """A statement ran longer than its limit, and its job was canceled."""
 
     code = "FFQ_TIMED_OUT"
-    remedy = "Raise `queryTimeout`, or reduce the work of the query"
+    remedy = "Raise `queryTimeout`, or reduce the work of the statement"
 
 
 class Fenced(FfqExecutionError):

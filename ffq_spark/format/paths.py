@@ -241,5 +241,5 @@ def consumer(name: str) -> str:
 
 
 def hold(name: str) -> str:
-    """Return the path of a hold, which keeps a step and all later ones from expiring."""
+    """Return the path of a hold, which keeps the snapshot as of a step from expiring."""
     return f"{HOLDS}/{name}.json"
