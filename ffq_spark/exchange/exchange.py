@@ -159,7 +159,7 @@ class Exchange:
         return pa.Table.from_batches(rows, schema)
 
     def attempts(self, query: int | None = None) -> list[AttemptState]:
-        """List every attempt with its state on storage and its task in the listener's log."""
+        """List every attempt with its state on storage and its task in the task log."""
         return list(attempt_states(self._store, query))
 
     def available_attempts(self, query: int, stage: int, map_task: int) -> list[int]:

@@ -24,7 +24,7 @@ HOLDS = f"{RECORDS}/holds"
 PAUSE = f"{RECORDS}/pause/asked.json"
 PAUSE_STEP = f"{RECORDS}/pause/step.json"
 PROBES = f"{RECORDS}/probes"
-SETTLED = f"{RECORDS}/cleanup/settled.arrow"
+RECHECK_TIMES = f"{RECORDS}/cleanup/settled.arrow"
 
 INDEX_JSON = "index.json"
 INDEX_BIN = "index.bin"
@@ -197,7 +197,7 @@ def lease(initiator: str) -> str:
     return f"{LEASES}/{initiator}.json"
 
 
-def attempt_log(initiator: str, query: int, part: int) -> str:
+def task_log(initiator: str, query: int, part: int) -> str:
     """Return the path of one file of the task log, which the plugin's listener writes."""
     return f"{ATTEMPTS}/{initiator}/{query}.{part:06d}.jsonl"
 

@@ -56,7 +56,7 @@ def session(spark: Any) -> Iterator[Any]:
     jvm.setActiveSession(spark._jsparkSession)
 
 
-def settle(session: Any, *several: dict[str, str]) -> None:
+def set_all(session: Any, *several: dict[str, str]) -> None:
     for settings in several:
         for name, value in settings.items():
             session.conf.set(f"spark.ffq.{name}", value)
@@ -78,7 +78,7 @@ def test_a_session_may_hold_every_declared_option(
     session: Any, new_root: Any, tmp_path: Path
 ) -> None:
     """Writes, reads and streams use their own settings and ignore those of single calls."""
-    settle(session, CALLS, SERVES, PLUGIN, READS, WRITES)
+    set_all(session, CALLS, SERVES, PLUGIN, READS, WRITES)
     keyed, plain, followed = new_root(), new_root(), new_root()
     write(frame(session), keyed, **KEYED)
     ffq.register(session)
@@ -131,7 +131,7 @@ def test_the_plugins_own_settings_are_declared_and_read(jar_options: dict[str, s
 
 def test_a_misspelt_setting_is_refused_by_its_full_name(session: Any, root: str) -> None:
     """Writes and `register` refuse it. The error omits the value, which may be a secret."""
-    settle(session, {"verfy": "hidden"})
+    set_all(session, {"verfy": "hidden"})
     message = failure(lambda: write(frame(session), root, **KEYED))
     with pytest.raises(UnknownOption) as caught:
         ffq.register(session)

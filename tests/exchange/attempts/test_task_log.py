@@ -70,7 +70,7 @@ def test_a_line_that_cannot_be_read_is_left_out_and_all_others_stay(
     store: Store, line: bytes
 ) -> None:
     good = [json.dumps(ended(n)).encode() for n in (0, 2)]
-    path = paths.attempt_log(APP, 5, 1)
+    path = paths.task_log(APP, 5, 1)
     store.write(path, [b"\n".join([good[0], line, good[1]])])
     assert sorted(read_logs(store)[5].tasks) == [0, 2]
 

@@ -77,7 +77,7 @@ class Claims:
         """Note that a record may change or disappear from now on."""
         self.granted.discard(path)
 
-    def settle(self) -> None:
+    def grant_finished(self) -> None:
         """Grant the records of the processes that have succeeded."""
         for path, process in list(self._asking.items()):
             if process.done:
