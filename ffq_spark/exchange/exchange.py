@@ -30,7 +30,7 @@ from ffq_spark.exchange.maintenance.verify import Progress, VerifyReport, verify
 from ffq_spark.exchange.maintenance.versions import Version, rollback, versions
 from ffq_spark.exchange.read.arguments import ReadArguments, python_options
 from ffq_spark.exchange.read.fetch import fetch_part
-from ffq_spark.exchange.read.one_part import registered_part
+from ffq_spark.exchange.read.part_lookup import registered_part
 from ffq_spark.exchange.read.row_shape import output_schema
 from ffq_spark.exchange.read.rows import check_readable, read_rows
 from ffq_spark.exchange.scan.snapshot import Snapshot, take_snapshot

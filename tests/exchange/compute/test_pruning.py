@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from layouts import write_options
 
 from ffq_spark.exchange.compute.pruning import Predicate, matching_partitions, may_match
-from ffq_spark.exchange.read.parts import read_parts
+from ffq_spark.exchange.read.serial_read import read_parts
 from ffq_spark.exchange.scan.snapshot import Snapshot, take_snapshot
 from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.format.hashing import partition_ids

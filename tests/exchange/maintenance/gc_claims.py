@@ -11,7 +11,7 @@ from ffq_spark.errors import ExchangeNotFound, Fenced, QueryEnded, StepExpired, 
 from ffq_spark.exchange.ledger import consumers
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.maintenance import versions
-from ffq_spark.exchange.read.parts import read_parts
+from ffq_spark.exchange.read.serial_read import read_parts
 from ffq_spark.exchange.scan.following import steps_between
 from ffq_spark.exchange.scan.snapshot import Snapshot
 from ffq_spark.options import ReadOptions

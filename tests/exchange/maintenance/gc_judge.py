@@ -11,7 +11,7 @@ import pyarrow as pa
 from stepping import Files, open_store
 
 from ffq_spark.errors import StepExpired
-from ffq_spark.exchange.read.parts import read_parts
+from ffq_spark.exchange.read.serial_read import read_parts
 from ffq_spark.exchange.scan.snapshot import take_snapshot
 from ffq_spark.options import ReadOptions
 

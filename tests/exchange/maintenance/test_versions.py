@@ -16,7 +16,7 @@ from ffq_spark.exchange.ledger import consumers
 from ffq_spark.exchange.maintenance.gc import collect_garbage
 from ffq_spark.exchange.maintenance.retention import KEPT_VERSIONS
 from ffq_spark.exchange.maintenance.versions import rollback, versions
-from ffq_spark.exchange.read.parts import read_parts
+from ffq_spark.exchange.read.serial_read import read_parts
 from ffq_spark.exchange.scan.snapshot import take_snapshot
 from ffq_spark.format import paths
 from ffq_spark.format.ids import now_ms

@@ -19,9 +19,9 @@ from s3requests import counted_requests
 from ffq_spark import Exchange
 from ffq_spark.errors import CorruptPart
 from ffq_spark.exchange.read import column_ranges
-from ffq_spark.exchange.read.column_ranges import Selection, Thrift, check_directory
+from ffq_spark.exchange.read.column_ranges import ColumnSelection, Thrift, check_directory
 from ffq_spark.exchange.read.part import Part, list_parts
-from ffq_spark.exchange.read.parts import read_parts
+from ffq_spark.exchange.read.serial_read import read_parts
 from ffq_spark.exchange.read.sorted_read import read_sorted
 from ffq_spark.exchange.scan.placement import sorted_by
 from ffq_spark.exchange.scan.snapshot import take_snapshot
@@ -76,7 +76,7 @@ def test_what_is_put_together_has_the_rows_of_the_whole(
         patch.setattr(column_ranges, "LOCAL", Thrift(enough=-MIB, least_half=0, max_gap=gap))
         encoder = Codec(schema, "arrow", compression).encoder()
         pieces = [encoder.start(), *(encoder.batch(batch) for batch in batches), encoder.end()]
-        selection = Selection(schema, names or schema.names[:1], local=True)
+        selection = ColumnSelection(schema, names or schema.names[:1], local=True)
     whole = pa.py_buffer(b"".join(bytes(piece) for piece in pieces))
     size = encoder.totals.tail_bytes
     tail = whole[len(whole) - size :]
@@ -227,7 +227,9 @@ class Damaged:
         schema = self.snapshot.exchange.schema
         start, end = self.part.offset, self.part.offset + self.part.bytes
         tail = pa.py_buffer(self.good[end - self.part.tail_bytes : end])
-        found = Selection(schema, ["c2", "name"], local=True).ranges(self.part, tail, "", "full")
+        found = ColumnSelection(schema, ["c2", "name"], local=True).ranges(
+            self.part, tail, "", "full"
+        )
         assert found is not None
         needed = [False] * self.part.bytes
         for first, last in (*found.needed, (end - start - len(tail), end - start)):

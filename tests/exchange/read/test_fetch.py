@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from ffq_spark.errors import CorruptPart, CorruptRecord, StepExpired
-from ffq_spark.exchange.read.column_ranges import Selection
+from ffq_spark.exchange.read.column_ranges import ColumnSelection
 from ffq_spark.exchange.read.fetch import fetch_part, fetch_parts, fetch_range
 from ffq_spark.exchange.read.part import Part
 from ffq_spark.format import paths
@@ -15,7 +15,7 @@ from ffq_spark.store import ReadTotals, Store
 
 FILE = "shuffle/7/0/0/1/part-0.ipc"
 SCHEMA = pa.schema([("k", pa.int64())])
-COLUMNS = Selection(SCHEMA, ["k"], local=True)
+COLUMNS = ColumnSelection(SCHEMA, ["k"], local=True)
 
 
 @pytest.fixture

@@ -20,9 +20,9 @@ from s3requests import counted_requests
 
 from ffq_spark.errors import BadOption
 from ffq_spark.exchange.ledger.ledger import Ledger
-from ffq_spark.exchange.read.column_ranges import Selection
+from ffq_spark.exchange.read.column_ranges import ColumnSelection
 from ffq_spark.exchange.read.fetch import fetch_parts
-from ffq_spark.exchange.read.parts import read_parts
+from ffq_spark.exchange.read.serial_read import read_parts
 from ffq_spark.exchange.scan.cost_model import (
     LAYOUTS,
     LEAST_PART_BYTES,
@@ -155,7 +155,7 @@ def test_the_model_counts_the_ranges_of_any_shape(
     options = ReadOptions(target_partition_bytes=shape.task_bytes)
     planned = read_tasks(with_file_ends(pa.table(columns)), options)
     for task in planned:
-        whole = Selection(SMALL.schema, SMALL.schema.names, local=False)
+        whole = ColumnSelection(SMALL.schema, SMALL.schema.names, local=False)
         parts = pa.Table.from_batches([task])
         totals = ReadTotals()
         assert not list(fetch_parts(store, parts, "full", options.credits, totals, whole))  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ffq_spark.errors import BadOption, Replaced, StepExpired, StepNotFound
 from ffq_spark.exchange.ledger import consumers
 from ffq_spark.exchange.ledger.step_log import StepLog
-from ffq_spark.exchange.read.parts import read_parts
+from ffq_spark.exchange.read.serial_read import read_parts
 from ffq_spark.exchange.scan.following import next_end, steps_between
 from ffq_spark.exchange.scan.snapshot import Snapshot
 from ffq_spark.format.ids import now_ms

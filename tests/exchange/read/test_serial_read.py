@@ -12,7 +12,7 @@ from damaged_part import CODECS, FORMATS, Damaged, rows
 
 from ffq_spark.errors import CorruptPart, FfqError
 from ffq_spark.exchange.exchange import Exchange
-from ffq_spark.exchange.read.parts import read_parts
+from ffq_spark.exchange.read.serial_read import read_parts
 from ffq_spark.options import ReadOptions
 
 
