@@ -6,7 +6,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 PART_BYTES = 16 << 20
 BLOCKS_AT_ONCE = 2
@@ -15,6 +15,8 @@ _PARTS_IN_FLIGHT = 4
 
 Call = Callable[..., Any]
 """Calls a method of S3 by its name, with retries."""
+
+T = TypeVar("T")
 
 
 def blocks(pieces: Iterable[Any], size: int) -> Iterator[bytearray]:
@@ -35,6 +37,18 @@ def blocks(pieces: Iterable[Any], size: int) -> Iterator[bytearray]:
                 block = bytearray()
     if block:
         yield block
+
+
+def chained(head: list[T], rest: Iterable[T]) -> Iterator[T]:
+    """Yield the head's items and then the rest; drop each item of the head once it is yielded.
+
+    >>> head = [b"a", b"b"]
+    >>> [(item, len(head)) for item in chained(head, [b"c"])]
+    [(b'a', 1), (b'b', 0), (b'c', 0)]
+    """
+    while head:
+        yield head.pop(0)
+    yield from rest
 
 
 def upload(call: Call, place: dict[str, str], parts: Iterable[bytearray]) -> None:

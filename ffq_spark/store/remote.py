@@ -13,7 +13,7 @@ import fsspec
 
 from ffq_spark.errors import BadOption
 from ffq_spark.store.backend import Directory, Entry, Leftover, Skip
-from ffq_spark.store.multipart import BLOCKS_AT_ONCE, PART_BYTES, blocks
+from ffq_spark.store.multipart import BLOCKS_AT_ONCE, PART_BYTES, blocks, chained
 from ffq_spark.store.redaction import scrub
 from ffq_spark.store.retry import CutShort, Policy, error_code
 
@@ -223,10 +223,3 @@ def joined(parts: list[bytearray]) -> bytearray:
     for part in parts[1:]:
         whole += part
     return whole
-
-
-def chained(head: list[bytearray], rest: Iterable[bytearray]) -> Iterable[bytearray]:
-    """Yield the head's parts and then the rest; drop each part of the head once it is yielded."""
-    while head:
-        yield head.pop(0)
-    yield from rest

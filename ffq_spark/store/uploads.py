@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any
 
+from ffq_spark.store.multipart import chained
+
 _THREADS = 8
 _BYTES_IN_FLIGHT = 32 << 20
 
@@ -48,7 +50,7 @@ class ParallelUploads:
             head.append(bytes(piece))
             size += len(piece)
             if size > _BYTES_IN_FLIGHT // 2:
-                self._write(path, _chain(head, rest))
+                self._write(path, chained(head, rest))
                 return
         self._reserve(size)
         self._raise_failure()
@@ -83,9 +85,3 @@ class ParallelUploads:
         self._pool.shutdown(wait=True, cancel_futures=kind is not None)
         if kind is None:
             self._raise_failure()
-
-
-def _chain(head: list[bytes], rest: Iterable[Any]) -> Iterable[Any]:
-    while head:
-        yield head.pop(0)
-    yield from rest

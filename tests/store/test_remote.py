@@ -22,8 +22,8 @@ from s3proxy import Fault, S3Proxy, on
 
 from ffq_spark.store import Store
 from ffq_spark.store import remote as remote_module
-from ffq_spark.store.multipart import BLOCKS_AT_ONCE
-from ffq_spark.store.remote import RemoteBackend, chained
+from ffq_spark.store.multipart import BLOCKS_AT_ONCE, chained
+from ffq_spark.store.remote import RemoteBackend
 from ffq_spark.store.retry import Policy
 
 
