@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ffq_spark.errors import BadOption, UnknownOption
-from ffq_spark.exchange.read.arguments import python_options
 from ffq_spark.options import (
     MAX_PARTITIONS,
     Options,
@@ -174,7 +173,7 @@ def test_an_option_beats_conf_beats_environment_beats_default(
 def test_the_process_environment_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FFQ_VERIFY", "counts")
     assert ReadOptions.resolve({}).verify == "counts"
-    assert python_options({}).verify == "counts"
+    assert ReadOptions.of_python({}).verify == "counts"
 
 
 def test_a_wrong_value_in_conf_or_environment_is_refused_too() -> None:
@@ -234,7 +233,7 @@ def test_a_size_is_its_number_times_its_unit(number: int, unit: str, long: bool)
 @given(st.sets(st.integers(0, MAX_PARTITIONS), min_size=1, max_size=50))
 def test_a_list_of_partitions_reads_back(partitions: set[int]) -> None:
     assert partition_set(",".join(map(str, partitions))) == partitions
-    assert python_options({"partitions": partitions}).partitions == partitions
+    assert ReadOptions.of_python({"partitions": partitions}).partitions == partitions
 
 
 # --- storage options --------------------------------------------------------------------------
@@ -288,7 +287,7 @@ def test_a_json_value_and_a_value_below_it_are_joined() -> None:
 
 
 def test_python_values_mean_what_sparks_strings_mean() -> None:
-    found = python_options(
+    found = ReadOptions.of_python(
         {"columns": ["a", "b"], "as_of_step": 3, "metadata_columns": True, "partitions": range(3)}
     )
     assert found == ReadOptions.resolve(
@@ -297,16 +296,16 @@ def test_python_values_mean_what_sparks_strings_mean() -> None:
 
 
 def test_none_means_not_given() -> None:
-    assert python_options({"columns": None, "query": None}) == ReadOptions.resolve({})
+    assert ReadOptions.of_python({"columns": None, "query": None}) == ReadOptions.resolve({})
 
 
 @pytest.mark.parametrize("given", [{"colums": ["a"]}, {"as_of": 1}])
 def test_an_unknown_python_option_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(UnknownOption):
-        python_options(given)
+        ReadOptions.of_python(given)
 
 
 @pytest.mark.parametrize("given", [{"columns": 1.5}, {"partitions": object()}, {"as_of_step": -1}])
 def test_a_python_value_that_cannot_be_right_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(BadOption):
-        python_options(given)
+        ReadOptions.of_python(given)

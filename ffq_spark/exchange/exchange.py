@@ -28,7 +28,6 @@ from ffq_spark.exchange.maintenance.gc import (
 )
 from ffq_spark.exchange.maintenance.verify import Progress, VerifyReport, verify_snapshot
 from ffq_spark.exchange.maintenance.versions import Version, rollback, versions
-from ffq_spark.exchange.read.arguments import ReadArguments, python_options
 from ffq_spark.exchange.read.fetch import fetch_part
 from ffq_spark.exchange.read.part_lookup import registered_part
 from ffq_spark.exchange.read.row_shape import output_schema
@@ -36,7 +35,7 @@ from ffq_spark.exchange.read.rows import check_readable, read_rows
 from ffq_spark.exchange.scan.snapshot import Snapshot, take_snapshot
 from ffq_spark.format.paths import AttemptId
 from ffq_spark.format.records import CancelRecord, StepRecord
-from ffq_spark.options import ReadOptions
+from ffq_spark.options import ReadArguments, ReadOptions
 from ffq_spark.store import ReadTotals, Store
 
 if TYPE_CHECKING:
@@ -276,7 +275,7 @@ class Exchange:
         return verify_snapshot(self._snapshot(options)[0], progress)
 
     def _snapshot(self, given: Mapping[str, Any]) -> tuple[Snapshot, ReadOptions]:
-        options = python_options(given)
+        options = ReadOptions.of_python(given)
         return take_snapshot(self._store, options), options
 
 

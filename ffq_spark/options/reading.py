@@ -1,8 +1,10 @@
-"""Options of a read."""
+"""Options of a read, and the arguments of a read in Python."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 from ffq_spark.options.declared import Options, option
 from ffq_spark.options.parsing import (
@@ -171,3 +173,19 @@ class ReadOptions(Options):
         "`_ffq_partition`.",
         shown="false",
     )
+
+
+class ReadArguments(TypedDict, total=False):
+    """The options of a read in Python's spelling, for `ReadOptions.of_python`."""
+
+    columns: Sequence[str] | str | None
+    partitions: Iterable[int] | int | str | None
+    steps: str | int | None
+    as_of_step: int | None
+    query: int | None
+    stage: int | None
+    attempt: int | str | None
+    verify: str | None
+    credits: int | str | None
+    metadata_columns: bool | None
+    consolidate: bool | None

@@ -27,7 +27,6 @@ from ffq_spark.errors import (
 from ffq_spark.exchange.compute.keys import key_predicates
 from ffq_spark.exchange.compute.pruning import Predicate
 from ffq_spark.exchange.ledger.step_log import StepLog
-from ffq_spark.exchange.read.arguments import python_options
 from ffq_spark.exchange.read.row_shape import output_schema
 from ffq_spark.exchange.read.rows import check_readable
 from ffq_spark.exchange.scan.snapshot import Snapshot, take_snapshot
@@ -212,7 +211,7 @@ def _stale(task: Task, reason: str) -> FfqError:
 
 
 def _read_options(read: Read) -> ReadOptions:
-    return python_options(
+    return ReadOptions.of_python(
         {
             "columns": read.columns or None,
             "partitions": read.partitions,

@@ -17,13 +17,13 @@ from layouts import write_options
 
 from ffq_spark import Exchange
 from ffq_spark.errors import CorruptPart, StoreFailed
-from ffq_spark.exchange.read.arguments import python_options
 from ffq_spark.exchange.read.bounded import MemoryLimits, read_bounded
 from ffq_spark.exchange.read.checked_pieces import check_part
 from ffq_spark.exchange.read.part_lookup import registered_part
 from ffq_spark.exchange.scan.snapshot import take_snapshot
 from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.format.paths import AttemptId
+from ffq_spark.options import ReadOptions
 from ffq_spark.store import Store
 
 
@@ -41,7 +41,7 @@ def written(root: str, count: int, **options: Any) -> Exchange:
 
 def bounded(root: str, limits: MemoryLimits, columns: list[str] | None = None) -> Any:
     store = Store(root)
-    snapshot = take_snapshot(store, python_options({}))
+    snapshot = take_snapshot(store, ReadOptions.of_python({}))
     parts = snapshot.parts([], None)
     schema = snapshot.exchange.schema
     output = schema if columns is None else pa.schema([schema.field(name) for name in columns])
