@@ -97,7 +97,8 @@ class StepRecord(JsonRecord):
         record = super().from_document(document)
         body = StepBody.from_document(document["body"])
         extends = body.mode == "append" and record.step > 1
-        if not 1 <= record.base <= record.step - extends:
+        latest_base = record.step - 1 if extends else record.step
+        if not 1 <= record.base <= latest_base:
             raise ValueError(f"step {record.step} cannot begin at step {record.base}")
         return replace(record, body=body)
 
