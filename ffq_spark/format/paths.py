@@ -16,8 +16,8 @@ PENDING = f"{RECORDS}/pending"
 LEASES = f"{RECORDS}/leases"
 ATTEMPTS = f"{RECORDS}/attempts"
 EXPIRED = f"{RECORDS}/expired"
-CHECKPOINTS = f"{RECORDS}/checkpoints"
-NEWEST = f"{CHECKPOINTS}/newest.json"
+LOG_CHECKPOINTS = f"{RECORDS}/checkpoints"
+NEWEST = f"{LOG_CHECKPOINTS}/newest.json"
 STREAMS = f"{RECORDS}/streams"
 CONSUMERS = f"{RECORDS}/consumers"
 HOLDS = f"{RECORDS}/holds"
@@ -169,7 +169,7 @@ def log_checkpoint(size: int, last: int) -> str:
     >>> log_checkpoint(64, 128)
     '_ffq/checkpoints/64/00000000000000000128.arrows'
     """
-    return f"{CHECKPOINTS}/{size}/{last:020d}.arrows"
+    return f"{LOG_CHECKPOINTS}/{size}/{last:020d}.arrows"
 
 
 def query(number: int) -> str:

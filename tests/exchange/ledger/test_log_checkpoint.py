@@ -207,7 +207,7 @@ def test_a_checkpoint_is_the_same_whatever_it_was_made_of(files: Files) -> None:
     assert [path.split("/")[2] for path in made] == ["16", "4", "4", "4", "4", "8", "8"]
     for path in (paths.log_checkpoint(16, 16), paths.log_checkpoint(8, 8)):
         span = Span(int(path.split("/")[2]), int(path.split("/")[3].split(".")[0]))
-        assert StepLog(open_store(files)).write_checkpoint(span)
+        assert StepLog(open_store(files)).write_log_checkpoint(span)
         assert files[path] == made[path]
 
 
@@ -240,7 +240,7 @@ def test_what_cannot_be_written_or_is_too_large_fails_no_commit(
     files: Files, scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(operation: str) -> None:
-        if paths.CHECKPOINTS in operation and not operation.startswith("read"):
+        if paths.LOG_CHECKPOINTS in operation and not operation.startswith("read"):
             raise PermissionError(operation)
 
     poor = Scene(scene.place, open_store(files, refuse))
@@ -334,7 +334,7 @@ def test_it_is_the_same_on_every_storage(place: Place) -> None:
     scene = Scene(place)
     steps = [scene.write("replace" if number == 3 else "append") for number in range(1, 11)]
     store = scene.store
-    assert [entry.name for entry in store.list(f"{paths.CHECKPOINTS}/4")] == [
+    assert [entry.name for entry in store.list(f"{paths.LOG_CHECKPOINTS}/4")] == [
         paths.log_checkpoint(4, last).rpartition("/")[2] for last in (4, 8)
     ]
     assert scene.rows() == rows_of(*steps[2:])
