@@ -1,4 +1,4 @@
-"""Renews the leases of a driver's roots.
+"""Renew the leases of a driver's roots.
 
 A write takes the first lease of its root once its options have been accepted. Renewals keep that
 lease and never create one, because a write that is refused must leave nothing at its root.
