@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from ffq_spark.errors import CorruptIndex
 from ffq_spark.exchange.attempts import stored
 from ffq_spark.exchange.attempts.task_log import SparkTask, TaskLog, read_logs
-from ffq_spark.exchange.ledger.claims import Claim, standing
+from ffq_spark.exchange.ledger.claims import Claim, claim_state
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.format import paths
 from ffq_spark.format.paths import AttemptId
@@ -79,7 +79,7 @@ def _recorded(store: Store, ledger: Ledger, ids: Sequence[AttemptId]) -> Iterato
 def _registered(store: Store, outcome: OutcomeRecord, stage: int) -> dict[int, int]:
     """Map the map tasks of a stage to their registered attempts; empty without a valid step."""
     step = outcome.step if outcome.outcome is Outcome.COMMITTED else None
-    if step is None or step.stage != stage or standing(store, outcome) is Claim.LOST:
+    if step is None or step.stage != stage or claim_state(store, outcome) is Claim.LOST:
         return {}
     return step.attempts
 

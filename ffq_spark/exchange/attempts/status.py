@@ -9,7 +9,7 @@ from ffq_spark.errors import QueryNotFound
 from ffq_spark.exchange.attempts import stored
 from ffq_spark.exchange.attempts.task_log import TaskLog, read_logs
 from ffq_spark.exchange.ledger.cancel import read_cancel
-from ffq_spark.exchange.ledger.claims import Claim, standing
+from ffq_spark.exchange.ledger.claims import Claim, claim_state
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.format import paths
 from ffq_spark.format.records import Outcome, OutcomeRecord, QueryRecord
@@ -89,7 +89,7 @@ def _state(
     store: Store, record: QueryRecord, outcome: OutcomeRecord | None, log: TaskLog | None
 ) -> tuple[QueryState, str]:
     if outcome is not None:
-        if outcome.exchange is not None and standing(store, outcome) is Claim.LOST:
+        if outcome.exchange is not None and claim_state(store, outcome) is Claim.LOST:
             return (
                 QueryState.FAILED,
                 "another first write created an exchange with different columns or keys",

@@ -27,7 +27,7 @@ from ffq_spark.errors import (
     QueryExists,
     StoreFailed,
 )
-from ffq_spark.exchange.ledger import claims
+from ffq_spark.exchange.ledger.claims import create_claims
 from ffq_spark.exchange.ledger.compatibility import agree
 from ffq_spark.exchange.ledger.sealing import AttemptOutput, seal
 from ffq_spark.exchange.ledger.step_log import StepLog
@@ -206,7 +206,7 @@ class Ledger:
         claimed = False
         for wait in (*WAITS, None):
             try:
-                claims.make(self._store, outcome)
+                create_claims(self._store, outcome)
                 claimed = True
                 step = self.log.publish(outcome)
                 break
@@ -269,7 +269,7 @@ class Ledger:
                 continue
             try:
                 if outcome.outcome is Outcome.COMMITTED:
-                    claims.make(self._store, outcome)
+                    create_claims(self._store, outcome)
                     self.log.condense(self.log.publish(outcome).step)
                     published += 1
             except (ExchangeMismatch, DuplicateBatch) as error:

@@ -19,7 +19,7 @@ def owners(store: Store, stream: str) -> list[OwnerRecord]:
     """Read a stream's owners, one for each epoch, the present one last.
 
     >>> store = Store("memory://doc-batches")
-    >>> own(store, "nightly", "a query", 0).epoch
+    >>> ensure_owner(store, "nightly", "a query", 0).epoch
     1
     >>> [record.owner for record in owners(store, "nightly")]
     ['a query']
@@ -34,7 +34,7 @@ def owners(store: Store, stream: str) -> list[OwnerRecord]:
     return records
 
 
-def own(
+def ensure_owner(
     store: Store, stream: str, owner: str, batch: int, *, takeover: bool = False
 ) -> OwnerRecord:
     """Ensure that an owner has the stream, and return the record of its first epoch.

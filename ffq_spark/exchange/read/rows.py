@@ -99,7 +99,7 @@ def check_readable(exchange: ExchangeRecord, options: ReadOptions) -> None:
         raise BadOption(message, option="metadataColumns")
 
 
-def usable(
+def prunable(
     predicates: Sequence[Predicate], exchange: ExchangeRecord, options: ReadOptions
 ) -> list[Predicate]:
     """Return the predicates that may prune: weights are unknown until they have been summed."""

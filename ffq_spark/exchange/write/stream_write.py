@@ -55,7 +55,7 @@ def admit(store: Store, query: int, delivery: Delivery, digest: Digest) -> Strea
         ledger.end(query, Outcome.ABORTED, _explanation(delivery, digest, first), code=code)
         _compare(delivery, digest, first)
         return None
-    owner = stream_records.own(
+    owner = stream_records.ensure_owner(
         store, delivery.stream, delivery.owner, delivery.batch, takeover=delivery.takeover
     )
     if delivery.batch < owner.first:

@@ -22,20 +22,20 @@ def batch(epoch: int, number: int) -> StreamBatch:
 
 
 def test_an_owner_keeps_its_first_epoch(store: Store) -> None:
-    first = stream_records.own(store, "nightly", "a", 5)
+    first = stream_records.ensure_owner(store, "nightly", "a", 5)
     assert (first.epoch, first.first) == (1, 5)
-    assert stream_records.own(store, "nightly", "a", 9) == first
+    assert stream_records.ensure_owner(store, "nightly", "a", 9) == first
 
 
 def test_another_owner_has_to_take_the_stream_over(store: Store) -> None:
-    first = stream_records.own(store, "nightly", "a", 0)
+    first = stream_records.ensure_owner(store, "nightly", "a", 0)
     with pytest.raises(StreamOwned, match="belongs to a"):
-        stream_records.own(store, "nightly", "b", 0)
-    second = stream_records.own(store, "nightly", "b", 3, takeover=True)
+        stream_records.ensure_owner(store, "nightly", "b", 0)
+    second = stream_records.ensure_owner(store, "nightly", "b", 3, takeover=True)
     assert (second.epoch, second.first) == (2, 3)
     with pytest.raises(StreamOwned, match="belongs to b"):
-        stream_records.own(store, "nightly", "a", 1)
-    assert stream_records.own(store, "nightly", "a", 1, takeover=True) == first
+        stream_records.ensure_owner(store, "nightly", "a", 1)
+    assert stream_records.ensure_owner(store, "nightly", "a", 1, takeover=True) == first
     owners = [record.owner for record in stream_records.owners(store, "nightly")]
     assert owners == ["a", "b", "a"]
 
@@ -49,7 +49,7 @@ def test_a_batch_is_claimed_by_one_query(store: Store) -> None:
 
 def test_a_batch_is_found_by_its_owner(store: Store) -> None:
     for owner, takeover in (("a", False), ("b", True)):
-        epoch = stream_records.own(store, "nightly", owner, 0, takeover=takeover).epoch
+        epoch = stream_records.ensure_owner(store, "nightly", owner, 0, takeover=takeover).epoch
         stream_records.claim(store, epoch * 10, batch(epoch, 0))
     found = [stream_records.find(store, "nightly", owner, 0) for owner in ("a", "b", "c")]
     assert [record and record.query for record in found] == [10, 20, None]

@@ -23,7 +23,7 @@ from ffq_spark.exchange.read.column_ranges import ColumnSelection, Thrift, check
 from ffq_spark.exchange.read.part import Part, list_parts
 from ffq_spark.exchange.read.serial_read import read_parts
 from ffq_spark.exchange.read.sorted_read import read_sorted
-from ffq_spark.exchange.scan.placement import sorted_by
+from ffq_spark.exchange.scan.partitioning import sorted_by
 from ffq_spark.exchange.scan.snapshot import take_snapshot
 from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.format import columns

@@ -16,7 +16,7 @@ from layouts import write_options
 
 from ffq_spark.errors import CorruptPart
 from ffq_spark.exchange.read.sorted_read import read_sorted
-from ffq_spark.exchange.scan.placement import sorted_by
+from ffq_spark.exchange.scan.partitioning import sorted_by
 from ffq_spark.exchange.scan.snapshot import take_snapshot
 from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.format.ordering import sort_indices
