@@ -89,8 +89,10 @@ def disagreements(results: Results) -> Iterator[str]:
 def machine() -> dict[str, Any]:
     """Describe this machine."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    # The rest of the release names the build of one machine's kernel.
+    release = ".".join(platform.release().split(".")[:2])
     return {
-        "system": f"{platform.system()} {platform.release()}, {platform.machine()}",
+        "system": f"{platform.system()} {release}, {platform.machine()}",
         "cpu": _cpu(),
         "cpus": os.cpu_count(),
         "memory_gib": round(memory / (1 << 30), 1),
