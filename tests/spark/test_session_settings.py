@@ -33,9 +33,13 @@ PLUGIN = dict(zip(PLUGIN_SETTINGS, ["python3", "20", "false", "1h", "1d", "true"
 
 def declared(kind: str, *, per_call: bool) -> dict[str, str]:
     """Return the declared options of one kind, each with a valid value."""
-    found = [field.metadata for (purpose, _), (_, field) in DECLARED.items() if purpose == kind]
+    declarations = [
+        field.metadata for (purpose, _), (_, field) in DECLARED.items() if purpose == kind
+    ]
     return {
-        one["name"]: VALUES[kind, one["name"]][0] for one in found if one["per_call"] == per_call
+        one["name"]: VALUES[kind, one["name"]][0]
+        for one in declarations
+        if one["per_call"] == per_call
     }
 
 
@@ -108,12 +112,12 @@ def test_each_option_counts_from_a_session_where_it_is_declared(
     assert jar_options[name] == ("write" if name in session_options(WriteOptions) else "")
     for purpose, kind in (("read", ReadOptions), ("write", WriteOptions)):
         text, value, _ = VALUES.get((purpose, name), ("any", None, ()))
-        found = kind.resolve({}, {setting: text}, {})
+        options = kind.resolve({}, {setting: text}, {})
         if name in session_options(kind):
             (field,) = (f.name for f in kind.declared() if f.metadata["name"] == name)
-            assert getattr(found, field) == value
+            assert getattr(options, field) == value
         else:
-            assert found == kind.resolve({}, {}, {})
+            assert options == kind.resolve({}, {}, {})
 
 
 def test_the_plugins_own_settings_are_declared_and_read(jar_options: dict[str, str]) -> None:

@@ -32,7 +32,7 @@ def test_an_ended_query_needs_storage_twice_unless_it_is_closed(query: TrackedQu
     assert not query.needs_storage
 
 
-def test_a_settled_query_is_done_after_late_beats_and_late_events(query: TrackedQuery) -> None:
+def test_a_closed_query_is_done_after_late_beats_and_late_events(query: TrackedQuery) -> None:
     query.ended_ms, query.is_closed = 1, True
     assert not query.is_done
     query.beats_left = 0

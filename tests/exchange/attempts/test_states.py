@@ -25,8 +25,8 @@ def test_every_attempt_has_its_state_and_what_the_scheduler_saw(place: Place) ->
     scene.attempt(pending)
     aborted = scene.ended().query
     scene.store.write("shuffle/7/0/0/1/part-0.ipc", [b"x"])
-    found = scene.exchange.attempts()
-    assert [(s.query, s.attempt, s.state, s.complete) for s in found] == [
+    states = scene.exchange.attempts()
+    assert [(s.query, s.attempt, s.state, s.complete) for s in states] == [
         (7, 1, "orphan", False),
         (query, 1, "registered", True),
         (query, 2, "stale", True),
@@ -34,10 +34,10 @@ def test_every_attempt_has_its_state_and_what_the_scheduler_saw(place: Place) ->
         (pending.query, 1, "pending", True),
         (aborted, 1, "stale", True),
     ]
-    tasks = [s.task for s in found if s.query == query]
+    tasks = [s.task for s in states if s.query == query]
     assert [t.state for t in tasks if t] == ["SUCCESS", "KILLED", "LOST"]
     assert tasks[1] is not None and tasks[1].speculative
-    assert scene.exchange.attempts(query) == found[1:4]
+    assert scene.exchange.attempts(query) == states[1:4]
 
 
 def test_the_log_never_decides(place: Place) -> None:

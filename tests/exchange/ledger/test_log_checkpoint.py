@@ -115,15 +115,15 @@ def make_history(files: Files, changes: list[tuple[str, tuple[str, ...]]]) -> No
 
 def damage(files: Files, where: int, how: str) -> None:
     """Delete, flip, cut, empty, swap or overwrite a log checkpoint."""
-    there = checkpoint_files(files)
-    if not there:
+    names = checkpoint_files(files)
+    if not names:
         return
-    path = there[where % len(there)]
+    path = names[where % len(names)]
     good = files[path]
     flipped = bytearray(good)
     if flipped:
         flipped[where * 31 % len(good)] ^= 1 << where % 8
-    other = files[there[(where + 1) % len(there)]]
+    other = files[names[(where + 1) % len(names)]]
     new = {"f": bytes(flipped), "c": good[: len(good) // 2], "t": b"", "s": other, "x": b"x" * 99}
     files[path] = new.get(how, good)
     if how == "d":
@@ -180,9 +180,9 @@ def test_steps_with_other_statistics_in_one_checkpoint_are_pruned_each_by_its_ow
     naive = Naive(files)
     for predicate in (Predicate("v", "in", (None,)), Predicate("v", "<", (18,))):
         snapshot = take_snapshot(open_store(files), ReadOptions())
-        found = snapshot.parts([predicate]).to_pylist()
-        assert found == naive.parts([1, 2, 3, 4], [predicate])
-        assert {1, 2} <= {row["step"] for row in found} and len(found) < len(snapshot.parts())
+        parts = snapshot.parts([predicate]).to_pylist()
+        assert parts == naive.parts([1, 2, 3, 4], [predicate])
+        assert {1, 2} <= {row["step"] for row in parts} and len(parts) < len(snapshot.parts())
 
 
 def test_the_property_above_reads_checkpoints(files: Files) -> None:

@@ -51,6 +51,6 @@ def test_a_batch_is_found_by_its_owner(store: Store) -> None:
     for owner, takeover in (("a", False), ("b", True)):
         epoch = stream_records.ensure_owner(store, "nightly", owner, 0, takeover=takeover).epoch
         stream_records.claim(store, epoch * 10, batch(epoch, 0))
-    found = [stream_records.find(store, "nightly", owner, 0) for owner in ("a", "b", "c")]
-    assert [record and record.query for record in found] == [10, 20, None]
+    records = [stream_records.find(store, "nightly", owner, 0) for owner in ("a", "b", "c")]
+    assert [record and record.query for record in records] == [10, 20, None]
     assert stream_records.find(store, "nightly", "a", 1) is None

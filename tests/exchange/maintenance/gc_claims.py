@@ -43,12 +43,12 @@ def follow(name: str) -> Work:
     """Read everything that a consumer has not read, and record its progress."""
 
     def work(store: Store) -> None:
-        found = consumers.find(store, name)
+        consumer = consumers.find(store, name)
         ledger = Ledger(store)
         exchange, last = ledger.exchange(), ledger.log.last_number()
-        assert found is not None and exchange is not None
+        assert consumer is not None and exchange is not None
         options = ReadOptions(on_replace="follow")
-        steps = steps_between(ledger.log, found.step, last, options)
+        steps = steps_between(ledger.log, consumer.step, last, options)
         parts = Snapshot(store, exchange, steps).parts()
         for _ in read_parts(store, parts, exchange.schema):
             pass

@@ -60,11 +60,11 @@ def test_rows_are_the_same_whatever_may_be_held(
         for columns in (None, ["name"], ["tags", "id"]):
             if limit == 1 and columns != ["name"]:
                 continue
-            found = list(bounded(root, MemoryLimits(limit, threading.Lock()), columns))
+            batches = list(bounded(root, MemoryLimits(limit, threading.Lock()), columns))
             expected = whole if columns is None else whole.select(columns)
-            assert pa.Table.from_batches(found).equals(expected)
+            assert pa.Table.from_batches(batches).equals(expected)
             fixed = 1_000
-            assert limit < fixed or max(b.nbytes for b in found) <= limit
+            assert limit < fixed or max(b.nbytes for b in batches) <= limit
 
 
 # --- damaged parts -----------------------------------------------------------------------------
@@ -161,6 +161,6 @@ def test_a_batch_on_disk_is_one_open_file(root: str) -> None:
     options = write_options(keys=("id",), partitions=1, compression="zstd")
     write_batches(root, [batch], options=options)
     before = len(os.listdir("/proc/self/fd"))
-    found = bounded(root, MemoryLimits(20_000))
-    assert next(found).num_columns == 41
+    batches = bounded(root, MemoryLimits(20_000))
+    assert next(batches).num_columns == 41
     assert len(os.listdir("/proc/self/fd")) - before <= 4

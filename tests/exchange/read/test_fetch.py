@@ -40,14 +40,14 @@ def table(*parts: Part) -> pa.Table:
 
 
 def fetched(store: Store, *parts: Part, verify: str = "full") -> list[bytes]:
-    found = fetch_parts(store, table(*parts), verify, 1 << 20, ReadTotals(), COLUMNS)
-    return [bytes(data) for _, data in found]
+    pairs = fetch_parts(store, table(*parts), verify, 1 << 20, ReadTotals(), COLUMNS)
+    return [bytes(data) for _, data in pairs]
 
 
 def test_parts_of_one_file_are_one_request_and_come_apart(store: Store) -> None:
     totals = ReadTotals()
-    found = fetch_parts(store, table(OTHER, FIRST), "full", 1 << 20, totals, COLUMNS)
-    assert [(part.offset, bytes(data)) for part, data in found] == [(0, b"first"), (5, b"other")]
+    pairs = fetch_parts(store, table(OTHER, FIRST), "full", 1 << 20, totals, COLUMNS)
+    assert [(part.offset, bytes(data)) for part, data in pairs] == [(0, b"first"), (5, b"other")]
     assert (totals.requests, totals.bytes) == (1, 10)
 
 

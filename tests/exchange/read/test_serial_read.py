@@ -56,11 +56,11 @@ def test_without_checksums_a_flipped_bit_never_changes_the_number_of_rows(
     expected = damaged.part["rows"][0].as_py()
     for _ in damaged.flips():
         try:
-            found = damaged.read("counts")
+            rows = damaged.read("counts")
         except CorruptPart as error:
             assert error.path == str(damaged.file)
         else:
-            assert found == expected
+            assert rows == expected
 
 
 @pytest.mark.parametrize("verify", ["full", "counts"])

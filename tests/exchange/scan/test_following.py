@@ -35,13 +35,13 @@ def history(scene: Scene, modes: str) -> StepLog:
 
 def portions(log: StepLog, latest: int, start: int = 0, **options: Any) -> list[int]:
     """Return the last step of each batch until the stream has caught up."""
-    found = []
+    ends = []
     while start < latest:
         end = next_end(log, start, latest, ReadOptions(**options))
         assert end > start
-        found.append(end)
+        ends.append(end)
         start = end
-    return found
+    return ends
 
 
 def numbers(log: StepLog, start: int, end: int, **options: Any) -> list[int]:
