@@ -89,8 +89,10 @@ def disagreements(results: Results) -> Iterator[str]:
 def machine() -> dict[str, Any]:
     """Describe this machine."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    # The rest of the release names the build of one machine's kernel.
+    release = ".".join(platform.release().split(".")[:2])
     return {
-        "system": f"{platform.system()} {platform.release()}, {platform.machine()}",
+        "system": f"{platform.system()} {release}, {platform.machine()}",
         "cpu": _cpu(),
         "cpus": os.cpu_count(),
         "memory_gib": round(memory / (1 << 30), 1),
@@ -127,21 +129,21 @@ def _version(package: str) -> str:
 
 def show_measure(console: Console, name: str, measure: dict[str, dict[str, Any]]) -> None:
     table = Table("contender", "median s", "rounds", "facts", title=name, title_justify="left")
-    for contender, found in measure.items():
+    for contender, result in measure.items():
         hidden = ("median", "seconds", "checked", "failed")
-        facts = ", ".join(f"{k} {v}" for k, v in found.items() if k not in hidden)
-        rounds = " ".join(f"{seconds:.3f}" for seconds in found["seconds"])
-        median = "failed" if found["median"] is None else f"{found['median']:.3f}"
-        table.add_row(contender, median, rounds, found.get("failed") or facts)
+        facts = ", ".join(f"{k} {v}" for k, v in result.items() if k not in hidden)
+        rounds = " ".join(f"{seconds:.3f}" for seconds in result["seconds"])
+        median = "failed" if result["median"] is None else f"{result['median']:.3f}"
+        table.add_row(contender, median, rounds, result.get("failed") or facts)
     console.print(table)
 
 
 def show_targets(console: Console, judged: list[dict[str, Any]]) -> None:
     table = Table("target", "wanted, at most", "found", "", title="targets", title_justify="left")
     for one in judged:
-        found = "-" if one["found"] is None else f"{one['found']:g} {one['unit']}"
+        figure = "-" if one["found"] is None else f"{one['found']:g} {one['unit']}"
         verdict = "[green]pass" if one["passed"] else "[red]fail"
-        table.add_row(one["target"], f"{one['wanted']:g} {one['unit']}", found, verdict)
+        table.add_row(one["target"], f"{one['wanted']:g} {one['unit']}", figure, verdict)
     console.print(table)
 
 
@@ -168,14 +170,14 @@ def plot(path: Path, results: Results) -> None:
         layout="constrained",
     )
     for panel, (name, measure) in zip(panels[:, 0], results.items(), strict=True):
-        done = {contender: found for contender, found in measure.items() if found["seconds"]}
-        medians = [found["median"] for found in done.values()]
+        done = {contender: result for contender, result in measure.items() if result["seconds"]}
+        medians = [result["median"] for result in done.values()]
         colors = ["tab:orange" if is_ours(contender) else "tab:blue" for contender in done]
         panel.barh(list(done), medians, color=colors, alpha=0.7)
-        for position, found in enumerate(done.values()):
-            panel.plot(found["seconds"], [position] * len(found["seconds"]), "k.", markersize=3)
+        for position, result in enumerate(done.values()):
+            panel.plot(result["seconds"], [position] * len(result["seconds"]), "k.", markersize=3)
             # A label at the median would hide dots.
-            label, end = f"  {found['median']:.3g} s", max(found["seconds"])
+            label, end = f"  {result['median']:.3g} s", max(result["seconds"])
             panel.text(end, position, label, verticalalignment="center")
         panel.set_title(name, loc="left", fontweight="bold")
         panel.invert_yaxis()

@@ -104,7 +104,13 @@ that failed would be run again. A commit asks storage that fails a few times bef
         meaning = (error.__doc__ or "").strip()
         text += f"| `{error.code}` | {error.error_class.value} | {error.rows.value} | {meaning} "
         text += f"| {error.remedy} |\n"
-    return text
+    return (
+        text
+        + f"""
+The service answers with `{errors.FfqError.code}` if a call fails in a way that it does not expect.
+The service's log has the cause.
+"""
+    )
 
 
 def rows_lines() -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Generate sections of docs/architecture.md: layers, rooms, and walks through the code."""
+"""Generate sections of docs/architecture.md: layers, packages, and walks through the code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ flowchart TD
 
 def fill(text: str) -> str:
     """Replace the generated sections of the page, each between two comments."""
-    for name, section in (("layers", layers()), ("rooms", rooms()), ("walks", walks())):
+    for name, section in (("layers", layers()), ("packages", packages()), ("walks", walks())):
         marked = re.compile(f"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
         text = marked.sub(lambda match, new=section: match[1] + new + match[2], text)
     return text
@@ -52,18 +52,18 @@ def level(line: str, container: str) -> list[str]:
     return [f"{container}_{name}[{name}]" if container else name for name in names]
 
 
-def rooms() -> str:
+def packages() -> str:
     """Tabulate packages and top-level modules with their purpose and what they import."""
-    text = "| room | what it does | imports |\n|---|---|---|\n"
-    for room in sorted(all_rooms()):
-        imports = ", ".join(f"`{name}`" for name in sorted(imported_rooms(room)))
-        text += f"| `{room}` | {purpose(room)} | {imports} |\n"
+    text = "| package | what it does | imports |\n|---|---|---|\n"
+    for package in sorted(all_packages()):
+        imports = ", ".join(f"`{name}`" for name in sorted(imported_packages(package)))
+        text += f"| `{package}` | {purpose(package)} | {imports} |\n"
     return text
 
 
 @cache
-def all_rooms() -> dict[str, list[Path]]:
-    """Return the modules of each room, by its name without the package's own."""
+def all_packages() -> dict[str, list[Path]]:
+    """Return the modules of each package, by its name below `ffq_spark`."""
     modules: dict[str, list[Path]] = {}
     for path in sorted((TOP / PACKAGE).rglob("*.py")):
         directory = path.parent.relative_to(TOP / PACKAGE)
@@ -73,14 +73,14 @@ def all_rooms() -> dict[str, list[Path]]:
     return modules
 
 
-def imported_rooms(room: str) -> set[str]:
-    """Return the other rooms whose modules a room imports, for type checkers alone too."""
-    modules = {module for path in all_rooms()[room] for module in imported_modules(path)}
-    return {owner for owner in map(room_of, modules) if owner and owner != room}
+def imported_packages(package: str) -> set[str]:
+    """Return the other packages whose modules a package imports, for type checkers alone too."""
+    modules = {module for path in all_packages()[package] for module in imported_modules(path)}
+    return {owner for owner in map(package_of, modules) if owner and owner != package}
 
 
 def imported_modules(path: Path) -> Iterator[str]:
-    """Yield what a file imports from this package: dotted names without the package's own."""
+    """Yield what a file imports from `ffq_spark`: dotted names below it."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
             names = [f"{node.module}.{alias.name}" for alias in node.names]
@@ -92,16 +92,16 @@ def imported_modules(path: Path) -> Iterator[str]:
         yield from (name.removeprefix(prefix) for name in names if name.startswith(prefix))
 
 
-def room_of(name: str) -> str | None:
-    """Return the room that a module or a name in it belongs to, or None for the package's own."""
-    while name and name not in all_rooms():
+def package_of(name: str) -> str | None:
+    """Return the package that a module or a name in it belongs to, or None for other names."""
+    while name and name not in all_packages():
         name = name.rpartition(".")[0]
     return name or None
 
 
-def purpose(room: str) -> str:
-    """Return the first sentence of a room's docstring."""
-    directory = TOP / PACKAGE / Path(*room.split("."))
+def purpose(package: str) -> str:
+    """Return the first sentence of a package's docstring."""
+    directory = TOP / PACKAGE / Path(*package.split("."))
     source = directory / "__init__.py" if directory.is_dir() else directory.with_suffix(".py")
     docstring = ast.get_docstring(ast.parse(source.read_text())) or ""
     return re.split(r"(?<=\.)\s", docstring, maxsplit=1)[0].replace("\n", " ")

@@ -63,6 +63,12 @@ def stderr_to(log: Path) -> Iterator[None]:
         os.close(saved)
 
 
+def print_end(log: Path, lines: int = 40) -> None:
+    """Print the last lines of Spark's log to standard error."""
+    text = log.read_text(errors="replace") if log.exists() else ""
+    print(f"\nthe end of {log}:", *text.splitlines()[-lines:], sep="\n", file=sys.stderr)
+
+
 def dying_once(marker: str) -> Any:
     """Return a mapInArrow function that ends its process after the first run of partition 1."""
 
@@ -82,8 +88,18 @@ def write(frame: DataFrame, root: str) -> None:
 
 def main() -> None:
     base = Path(tempfile.mkdtemp(prefix="ffq-demo-"))
-    orders_root, customers_root = str(base / "orders"), str(base / "customers")
     spark_log = base / "spark.log"
+    try:
+        run(base / "data", spark_log)
+    except BaseException:
+        print_end(spark_log)
+        raise
+
+
+def run(data: Path, spark_log: Path) -> None:
+    orders_root, customers_root = str(data / "orders"), str(data / "customers")
+    failed = data / "failed"
+    data.mkdir()
     with step("Starting Spark (2 cores, tasks may fail once)"), stderr_to(spark_log):
         builder = SparkSession.builder.master("local[2,2]").appName("ffq demo")
         builder = builder.config("spark.ui.enabled", "false")
@@ -102,13 +118,13 @@ def main() -> None:
     )
 
     with step("Writing two exchanges, hash-partitioned by customer_id; one task fails on the way"):
-        flaky = orders.mapInArrow(dying_once(str(base / "failed")), orders.schema)
+        flaky = orders.mapInArrow(dying_once(str(failed)), orders.schema)
         write(flaky, orders_root)
         write(customers, customers_root)
         for root in (orders_root, customers_root):
             info = ffq.Exchange(root).info()
             say(f"{Path(root).name}: step {info.step}, {info.rows} rows in {info.parts} parts")
-        outcome = "failed" if (base / "failed").exists() else "should have failed, and did not"
+        outcome = "failed" if failed.exists() else "should have failed, and did not"
         say(f"one task of orders {outcome}; the attempt of its retry is the registered one:")
         for state in ffq.Exchange(orders_root).attempts():
             say(f"  map task {state.map_task} attempt {state.attempt}: {state.state}")
@@ -163,8 +179,8 @@ def main() -> None:
 
     with step("Stopping Spark"):
         spark.stop()
-        shutil.rmtree(base)
-        say(f"done; removed {base}")
+        shutil.rmtree(data)
+        say(f"done; removed {data} and kept {spark_log}")
 
 
 if __name__ == "__main__":

@@ -85,7 +85,7 @@ class Metric:
 
 
 class QueryNumber:
-    """The layout of query numbers: milliseconds, and below them random bits."""
+    """The bits of query numbers: milliseconds, then random bits."""
 
     RANDOM_BITS = 21
 

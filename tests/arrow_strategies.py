@@ -81,8 +81,8 @@ def cells(kind: pa.DataType) -> st.SearchStrategy[Any]:
 
 
 def arrays(kind: pa.DataType, min_size: int = 0, max_size: int = 20) -> st.SearchStrategy[pa.Array]:
-    found = st.lists(cells(kind), min_size=min_size, max_size=max_size)
-    return found.map(lambda items: pa.array(items, kind))
+    values = st.lists(cells(kind), min_size=min_size, max_size=max_size)
+    return values.map(lambda items: pa.array(items, kind))
 
 
 @st.composite
@@ -119,8 +119,8 @@ def order_key(value: Any) -> tuple[int, bool, Any]:
 
 def row_keys(table: pa.Table, columns: Sequence[str]) -> list[tuple[Any, ...]]:
     """Return the order key of every row."""
-    found = [[order_key(value) for value in table[name].to_pylist()] for name in columns]
-    return list(zip(*found, strict=True))
+    column_keys = [[order_key(value) for value in table[name].to_pylist()] for name in columns]
+    return list(zip(*column_keys, strict=True))
 
 
 def texts(table: pa.Table) -> list[str]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from layouts import write_options
 
 from ffq_spark.exchange.exchange import Exchange
-from ffq_spark.exchange.read.parts import read_parts
+from ffq_spark.exchange.read.serial_read import read_parts
 from ffq_spark.exchange.scan.snapshot import take_snapshot
 from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.options import ReadOptions

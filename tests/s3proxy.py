@@ -264,11 +264,11 @@ class S3Proxy:
     def _note(self, request: Request) -> Fault | None:
         with self._lock:
             self._requests.append(request)
-            found = next((armed for armed in self._armed if armed.strikes(request)), None)
-            if found is None:
+            armed_fault = next((armed for armed in self._armed if armed.strikes(request)), None)
+            if armed_fault is None:
                 return None
-            self._struck[found.fault.kind] += 1
-            return found.fault
+            self._struck[armed_fault.fault.kind] += 1
+            return armed_fault.fault
 
 
 # --- HTTP -------------------------------------------------------------------------------------
@@ -298,8 +298,8 @@ class _Head:
 
     def get(self, name: str) -> str:
         for line in self.lines[1:]:
-            found, _, value = line.decode("latin-1").partition(":")
-            if found.strip().lower() == name:
+            header, _, value = line.decode("latin-1").partition(":")
+            if header.strip().lower() == name:
                 return value.strip()
         return ""
 

@@ -19,20 +19,20 @@ from typing import Any
 
 def free_ports(count: int) -> list[int]:
     """Find free ports p for which p + 10,000 is also free, because the server opens both."""
-    found: list[int] = []
-    while len(found) < count:
+    ports: list[int] = []
+    while len(ports) < count:
         with contextlib.ExitStack() as stack:
             first = stack.enter_context(socket.socket())
             first.bind(("127.0.0.1", 0))
             port = first.getsockname()[1]
-            if port > 55_000 or port in found:
+            if port > 55_000 or port in ports:
                 continue
             try:
                 stack.enter_context(socket.socket()).bind(("127.0.0.1", port + 10_000))
             except OSError:
                 continue
-            found.append(port)
-    return found
+            ports.append(port)
+    return ports
 
 
 _STARTS = 5

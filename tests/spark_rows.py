@@ -61,10 +61,10 @@ def failure(call: Callable[[], Any]) -> str:
 
 def files(root: str, under: str = "") -> list[str]:
     """List every file below a local root, relative to the root."""
-    found = []
+    paths = []
     for directory, _, names in os.walk(Path(root, under)):
-        found += [os.path.relpath(os.path.join(directory, name), root) for name in names]
-    return sorted(found)
+        paths += [os.path.relpath(os.path.join(directory, name), root) for name in names]
+    return sorted(paths)
 
 
 def decided(root: str) -> list[str]:

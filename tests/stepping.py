@@ -120,12 +120,12 @@ class SharedFiles(LocalBackend):
 
     def scan(self, path: str) -> Iterator[Entry]:
         self._gate(f"list {path}")
-        found: dict[str, Entry] = {}
+        entries: dict[str, Entry] = {}
         for full, data in self._files.items():
             if full.startswith(f"{path}/"):
                 name, slash, _ = full[len(path) + 1 :].partition("/")
-                found[name] = Entry(name, bool(slash), 0 if slash else len(data))
-        yield from found.values()
+                entries[name] = Entry(name, bool(slash), 0 if slash else len(data))
+        yield from entries.values()
 
 
 class _GatedDirectory(LocalBackend):

@@ -30,8 +30,8 @@ class StoredPart:
 
     def put(self, data: bytes) -> None:
         """Replace the part's bytes; the bytes after the part move."""
-        there = self.file.read_bytes()
-        self.file.write_bytes(there[: self.start] + data + there[self.start + self.size :])
+        whole = self.file.read_bytes()
+        self.file.write_bytes(whole[: self.start] + data + whole[self.start + self.size :])
 
     def destroy(self) -> None:
         """Delete the part's file, or overwrite the part with zeros in a shared file."""

@@ -178,7 +178,7 @@ ENVIRONMENT = {"FFQ_COMPRESSION": "zstd"}
 
 
 @pytest.mark.parametrize(
-    ("given", "conf", "environment", "found"),
+    ("given", "conf", "environment", "resolved"),
     [
         ({NAME: "none"}, CONF, ENVIRONMENT, "none"),
         ({}, CONF, ENVIRONMENT, "lz4"),
@@ -187,9 +187,9 @@ ENVIRONMENT = {"FFQ_COMPRESSION": "zstd"}
     ],
 )
 def test_an_option_beats_conf_beats_environment_beats_default(
-    given: dict[str, str], conf: dict[str, str], environment: dict[str, str], found: str
+    given: dict[str, str], conf: dict[str, str], environment: dict[str, str], resolved: str
 ) -> None:
-    assert WriteOptions.resolve(given, conf, environment).compression == found
+    assert WriteOptions.resolve(given, conf, environment).compression == resolved
 
 
 def test_the_process_environment_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,8 +280,8 @@ def test_storage_options_are_nested_and_typed() -> None:
 
 def test_a_storage_option_beats_the_one_in_conf() -> None:
     conf = {"spark.ffq.storage.key": "from conf", "spark.ffq.storage.secret": "s", "spark.x": "y"}
-    found = storage_options({"storage.key": "given"}, conf)
-    assert found == {"key": "given", "secret": "s"}
+    options = storage_options({"storage.key": "given"}, conf)
+    assert options == {"key": "given", "secret": "s"}
 
 
 def test_a_storage_option_that_is_no_json_is_refused_without_its_value() -> None:
@@ -309,10 +309,10 @@ def test_a_json_value_and_a_value_below_it_are_joined() -> None:
 
 
 def test_python_values_mean_what_sparks_strings_mean() -> None:
-    found = ReadOptions.of_python(
+    options = ReadOptions.of_python(
         {"columns": ["a", "b"], "as_of_step": 3, "metadata_columns": True, "partitions": range(3)}
     )
-    assert found == ReadOptions.resolve(
+    assert options == ReadOptions.resolve(
         {"columns": "a,b", "asOfStep": "3", "metadataColumns": "true", "partitions": "0-2"}
     )
 

@@ -1,4 +1,4 @@
-"""Show walks in Markdown: a diagram of the rooms, then the functions in their order."""
+"""Show walks in Markdown: a diagram of the packages, then the functions in their order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from walks.trace import Function, trace_scenes
-from walks.walk import Station, functions_of, room_of, room_ranks, upward_calls, walk
+from walks.walk import Station, functions_of, package_of, package_ranks, upward_calls, walk
 
 SETUP = Path(__file__).parents[2] / "setup.cfg"
 
@@ -23,18 +23,21 @@ CALLS = {
     "micro-batch": 'stream.writeStream.format("ffqshuffle").start(root)',
 }
 OUTSIDE = {"gc": "user"}
+# Parts of a walk that the page leaves out because an earlier walk shows them.
 FOLDED = {"micro-batch": ("write_attempt", "Ledger.commit")}
+# Spark asks for the name before every operation; it hands on to nothing.
+NOT_DRAWN = ("FfqShuffleSource.name",)
 
 
 def walks() -> str:
-    """Trace the scenes and show each as a walk; fail if a room calls one above it.
+    """Trace the scenes and show each as a walk; fail if a package calls one above it.
 
     A micro-batch writes its attempts and commits as a batch write does; that is shown once.
     """
-    scenes, ranks = trace_scenes(), room_ranks(SETUP)
+    scenes, ranks = trace_scenes(), package_ranks(SETUP)
     for calls in scenes.values():
         for call in upward_calls(calls, ranks):
-            raise SystemExit(f"{call.caller} calls {call.function} of a room above its own")
+            raise SystemExit(f"{call.caller} calls {call.function} of a package above its own")
     shown = {station.function for station in walk(scenes["write"])}
     return "\n" + "\n".join(
         section(scene, walk(calls, shown, FOLDED.get(scene, ())), len(functions_of(calls)))
@@ -43,7 +46,7 @@ def walks() -> str:
 
 
 def section(scene: str, stations: Sequence[Station], functions: int) -> str:
-    """Show one walk: its call, a diagram of the rooms that it enters, and its functions."""
+    """Show one walk: its call, a diagram of the packages that it enters, and its functions."""
     outside = OUTSIDE.get(scene, "Spark")
     modules = len({station.function.module for station in stations})
     return f"""### {TITLES[scene]}
@@ -62,29 +65,28 @@ sequenceDiagram
 
 
 def diagram(stations: Sequence[Station], outside: str) -> str:
-    """Draw each call from one room to another, without generators: whoever pulls calls them."""
+    """Draw each call from one package to another, without generators: whoever pulls calls them."""
     hops = [
-        (room_of(station.caller.module) if station.caller else outside, station)
+        (package_of(station.caller.module) if station.caller else outside, station)
         for station in stations
-        if not station.is_generator
+        if not station.is_generator and station.function.name not in NOT_DRAWN
     ]
-    rooms = dict.fromkeys(name for source, station in hops for name in (source, station.room))
-    lines = [f"    participant {room}" for room in rooms]
+    packages = dict.fromkeys(name for source, station in hops for name in (source, station.package))
+    lines = [f"    participant {package}" for package in packages]
     lines += [
-        f"    {source}->>{station.room}: {station.function.name}"
+        f"    {source}->>{station.package}: {station.function.name}"
         for source, station in hops
-        if source != station.room
+        if source != station.package
     ]
     return "\n".join(lines)
 
 
 def table(stations: Sequence[Station]) -> str:
     """List the functions; each is indented below the one that calls it."""
-    depths: dict[Function, int] = {}
+    depths: dict[Function | None, int] = {None: -1}
     lines = []
     for station in stations:
-        depth = depths.get(station.caller, -1) + 1 if station.caller else 0
-        depths[station.function] = depth
+        depth = depths[station.function] = depths[station.caller] + 1
         module = station.function.module.removeprefix("ffq_spark.")
         name = f"{'&emsp;' * depth}`{module}` **{station.function.name}**"
         lines.append(f"| {name} | {station.summary} | {', '.join(station.effects)} |")

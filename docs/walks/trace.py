@@ -22,7 +22,7 @@ class Function:
     name: str
 
     @property
-    def package(self) -> str:
+    def top_package(self) -> str:
         return ".".join(self.module.split(".")[:2])
 
 

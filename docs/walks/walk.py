@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from configparser import ConfigParser
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,16 +51,16 @@ class Station:
     is_generator: bool
 
     @property
-    def room(self) -> str:
-        return room_of(self.function.module)
+    def package(self) -> str:
+        return package_of(self.function.module)
 
 
-def room_of(module: str) -> str:
-    """Name the room of a module.
+def package_of(module: str) -> str:
+    """Name the package of a module: one within `exchange`, else one at the top.
 
-    >>> room_of("ffq_spark.exchange.write.buffer"), room_of("ffq_spark.spark.writer")
+    >>> package_of("ffq_spark.exchange.write.buffer"), package_of("ffq_spark.spark.writer")
     ('exchange.write', 'spark')
-    >>> room_of("ffq_spark.exchange.exchange")
+    >>> package_of("ffq_spark.exchange.exchange")
     'exchange'
     """
     names = module.split(".")[1:]
@@ -70,9 +70,10 @@ def room_of(module: str) -> str:
 def walk(
     calls: Sequence[Call], shown: Container[Function] = (), fold: Container[str] = ()
 ) -> list[Station]:
-    """List the functions of a scene that were entered from another module, by their first call.
+    """List the functions of a scene that were entered from another module, below their callers.
 
-    Below a function named in `fold`, those are left out that another walk has `shown`.
+    Functions with the same caller are in the order of their first calls. Below a function named in
+    `fold`, those are left out that another walk has `shown`.
     """
     first: dict[Function, Call] = {}
     for call in calls:
@@ -80,7 +81,7 @@ def walk(
         if is_listed(call) and not folded:
             first.setdefault(call.function, call)
     effects = effects_by_function(calls, first)
-    return [
+    stations = [
         Station(
             function,
             summary(function),
@@ -90,13 +91,22 @@ def walk(
         )
         for function, call in first.items()
     ]
+    return list(below_callers(stations))
+
+
+def below_callers(stations: Sequence[Station], caller: Function | None = None) -> Iterator[Station]:
+    """Yield the functions that a function calls, each followed by those that it calls itself."""
+    for station in stations:
+        if station.caller == caller:
+            yield station
+            yield from below_callers(stations, station.function)
 
 
 def is_listed(call: Call) -> bool:
     function = call.function
     own_name = function.name.split(".")[-1]
     return (
-        function.package in LISTED
+        function.top_package in LISTED
         and function.name != UNCERTAIN
         and (call.caller is None or call.caller.module != function.module)
         and "<locals>" not in function.name
@@ -111,11 +121,11 @@ def listed_caller(call: Call, listed: Container[Function]) -> Function | None:
 
 
 def functions_of(calls: Iterable[Call]) -> set[Function]:
-    """All functions of the rooms that walks list, those included that a walk leaves out."""
+    """All functions of the packages that walks list, also those that a walk leaves out."""
     return {
         call.function
         for call in calls
-        if call.function.package in LISTED
+        if call.function.top_package in LISTED
         and call.function.name != UNCERTAIN
         and not call.function.name.split(".")[-1].startswith("__")
     }
@@ -156,13 +166,13 @@ def find(function: Function) -> Any:
 
 def summary(function: Function) -> str:
     """The first sentence of a function's own docstring."""
-    found = find(function)
-    text = getattr(getattr(found, "__func__", found), "__doc__", None) or ""
+    definition = find(function)
+    text = getattr(getattr(definition, "__func__", definition), "__doc__", None) or ""
     return inspect.cleandoc(text).split("\n\n")[0].replace("\n", " ").split(". ")[0].rstrip(".:")
 
 
 def upward_calls(calls: Iterable[Call], ranks: Mapping[str, int]) -> list[Call]:
-    """Calls of a function by a function of a lower room.
+    """Calls of a function by a function of a lower package.
 
     Generators do not count: rows are pulled through them, from the top.
     """
@@ -172,12 +182,12 @@ def upward_calls(calls: Iterable[Call], ranks: Mapping[str, int]) -> list[Call]:
         if call.caller
         and not call.is_generator
         and not call.function.name.split(".")[-1].startswith("__")
-        and ranks[room_of(call.function.module)] < ranks[room_of(call.caller.module)]
+        and ranks[package_of(call.function.module)] < ranks[package_of(call.caller.module)]
     ]
 
 
-def room_ranks(setup_cfg: Path) -> dict[str, int]:
-    """Rank the rooms from the top, as the contracts of import-linter in setup.cfg order them."""
+def package_ranks(setup_cfg: Path) -> dict[str, int]:
+    """Rank the packages from the top, as the contracts of import-linter in setup.cfg order them."""
     config = ConfigParser(interpolation=None)
     config.read(setup_cfg)
     ranks: dict[str, int] = {}
@@ -185,9 +195,9 @@ def room_ranks(setup_cfg: Path) -> dict[str, int]:
         for package in packages:
             ranks[package.removeprefix("ffq_spark.")] = len(ranks)
         if packages == ["ffq_spark.exchange"]:
-            for rooms in layers(config, "exchange"):
-                for room in rooms:
-                    ranks[f"exchange.{room}"] = len(ranks)
+            for inner in layers(config, "exchange"):
+                for name in inner:
+                    ranks[f"exchange.{name}"] = len(ranks)
     return ranks
 
 

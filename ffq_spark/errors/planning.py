@@ -15,7 +15,10 @@ class ExchangeMismatch(FfqPlanningError):
     """A write, or a read's schema, does not fit the exchange's keys, partitions, hash or schema."""
 
     code = "FFQ_EXCHANGE_MISMATCH"
-    remedy = "Write with the exchange's own settings, or to a new root"
+    remedy = (
+        "Use the exchange's own columns and settings (`ffq-spark show ROOT`), or write to a new "
+        "root"
+    )
 
 
 class ExchangeNotFound(FfqPlanningError):
@@ -78,7 +81,9 @@ class StepExpired(FfqPlanningError):
     """Retention has deleted the step's data."""
 
     code = "FFQ_STEP_EXPIRED"
-    remedy = "`ffq-spark steps ROOT` lists the steps that can still be read"
+    remedy = (
+        "`ffq-spark versions ROOT` shows which versions have expired; read a step of another one"
+    )
 
 
 class NoCommonVersion(FfqPlanningError):

@@ -29,7 +29,7 @@ from ffq_spark.exchange.maintenance.gc import (
 from ffq_spark.exchange.maintenance.verify import Progress, VerifyReport, verify_snapshot
 from ffq_spark.exchange.maintenance.versions import Version, rollback, versions
 from ffq_spark.exchange.read.fetch import fetch_part
-from ffq_spark.exchange.read.one_part import registered_part
+from ffq_spark.exchange.read.part_lookup import registered_part
 from ffq_spark.exchange.read.row_shape import output_schema
 from ffq_spark.exchange.read.rows import check_readable, read_rows
 from ffq_spark.exchange.scan.snapshot import Snapshot, take_snapshot
@@ -158,7 +158,7 @@ class Exchange:
         return pa.Table.from_batches(rows, schema)
 
     def attempts(self, query: int | None = None) -> list[AttemptState]:
-        """List every attempt with its state on storage and its task in the listener's log."""
+        """List every attempt with its state on storage and its task in the task log."""
         return list(attempt_states(self._store, query))
 
     def available_attempts(self, query: int, stage: int, map_task: int) -> list[int]:

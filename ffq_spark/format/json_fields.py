@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Limits:
+class JsonLimits:
     """Bounds on values from untrusted sources; None means no bound."""
 
     integers: range | None = None
@@ -16,7 +16,7 @@ class Limits:
     object_items: int | None = None
 
 
-UNLIMITED = Limits()
+UNLIMITED = JsonLimits()
 
 
 class FieldTypeError(TypeError):
@@ -38,7 +38,7 @@ def shorten(value: Any, length: int = 60) -> str:
 
 
 def constructor_arguments(
-    cls: type[Any], document: Mapping[str, Any], limits: Limits = UNLIMITED
+    cls: type[Any], document: Mapping[str, Any], limits: JsonLimits = UNLIMITED
 ) -> dict[str, Any]:
     """Return the arguments for a dataclass from a JSON object; raise FieldTypeError.
 
@@ -71,7 +71,7 @@ def is_checked(annotation: str) -> bool:
     return annotation.removesuffix(_OPTIONAL) in _CHECKS
 
 
-def _checked(name: str, annotation: str, value: Any, limits: Limits) -> Any:
+def _checked(name: str, annotation: str, value: Any, limits: JsonLimits) -> Any:
     if not is_checked(annotation):
         return value
     required = annotation.removesuffix(_OPTIONAL)
@@ -85,27 +85,27 @@ def _checked(name: str, annotation: str, value: Any, limits: Limits) -> Any:
 # `type(value) is int` instead of isinstance: True is an int to Python, and not to JSON.
 
 
-def _is_text(value: Any, limits: Limits) -> bool:
+def _is_text(value: Any, limits: JsonLimits) -> bool:
     return type(value) is str
 
 
-def _is_integer(value: Any, limits: Limits) -> bool:
+def _is_integer(value: Any, limits: JsonLimits) -> bool:
     return type(value) is int and (limits.integers is None or value in limits.integers)
 
 
-def _is_flag(value: Any, limits: Limits) -> bool:
+def _is_flag(value: Any, limits: JsonLimits) -> bool:
     return type(value) is bool
 
 
-def _is_scalar(value: Any, limits: Limits) -> bool:
+def _is_scalar(value: Any, limits: JsonLimits) -> bool:
     return value is None or type(value) in (str, int, float, bool)
 
 
-_Check = Callable[[Any, Limits], bool]
+_Check = Callable[[Any, JsonLimits], bool]
 
 
 def _is_list_of(is_item: _Check) -> _Check:
-    def is_list(value: Any, limits: Limits) -> bool:
+    def is_list(value: Any, limits: JsonLimits) -> bool:
         return (
             isinstance(value, list)
             and (limits.list_items is None or len(value) <= limits.list_items)
@@ -115,7 +115,7 @@ def _is_list_of(is_item: _Check) -> _Check:
     return is_list
 
 
-def _is_text_map(value: Any, limits: Limits) -> bool:
+def _is_text_map(value: Any, limits: JsonLimits) -> bool:
     return (
         isinstance(value, dict)
         and (limits.object_items is None or len(value) <= limits.object_items)

@@ -16,15 +16,15 @@ PENDING = f"{RECORDS}/pending"
 LEASES = f"{RECORDS}/leases"
 ATTEMPTS = f"{RECORDS}/attempts"
 EXPIRED = f"{RECORDS}/expired"
-CHECKPOINTS = f"{RECORDS}/checkpoints"
-NEWEST = f"{CHECKPOINTS}/newest.json"
+LOG_CHECKPOINTS = f"{RECORDS}/checkpoints"
+NEWEST = f"{LOG_CHECKPOINTS}/newest.json"
 STREAMS = f"{RECORDS}/streams"
 CONSUMERS = f"{RECORDS}/consumers"
 HOLDS = f"{RECORDS}/holds"
 PAUSES = f"{RECORDS}/pause"
 PAUSE = f"{PAUSES}/asked.json"
 PROBES = f"{RECORDS}/probes"
-SETTLED = f"{RECORDS}/cleanup/settled.arrow"
+RECHECK_TIMES = f"{RECORDS}/cleanup/settled.arrow"
 
 INDEX_JSON = "index.json"
 INDEX_BIN = "index.bin"
@@ -169,7 +169,7 @@ def log_checkpoint(size: int, last: int) -> str:
     >>> log_checkpoint(64, 128)
     '_ffq/checkpoints/64/00000000000000000128.arrows'
     """
-    return f"{CHECKPOINTS}/{size}/{last:020d}.arrows"
+    return f"{LOG_CHECKPOINTS}/{size}/{last:020d}.arrows"
 
 
 def query(number: int) -> str:
@@ -197,7 +197,7 @@ def lease(initiator: str) -> str:
     return f"{LEASES}/{initiator}.json"
 
 
-def attempt_log(initiator: str, query: int, part: int) -> str:
+def task_log(initiator: str, query: int, part: int) -> str:
     """Return the path of one file of the task log, which the plugin's listener writes."""
     return f"{ATTEMPTS}/{initiator}/{query}.{part:06d}.jsonl"
 
@@ -255,5 +255,5 @@ def consumer(name: str) -> str:
 
 
 def hold(name: str) -> str:
-    """Return the path of a hold, which keeps a step and all later ones from expiring."""
+    """Return the path of a hold, which keeps the snapshot as of a step from expiring."""
     return f"{HOLDS}/{name}.json"

@@ -62,7 +62,7 @@ def check_storage(root: str) -> Iterator[Finding]:
         )
 
 
-def check_room(facts: Facts, directory: str, free: int) -> Iterator[Finding]:
+def check_disk_space(facts: Facts, directory: str, free: int) -> Iterator[Finding]:
     """Find too little disk space: each task may spill at least one full buffer to local disk."""
     needed = facts.cores * facts.buffer_bytes
     if free < needed:

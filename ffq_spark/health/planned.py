@@ -13,7 +13,7 @@ from ffq_spark import conf
 from ffq_spark.exchange.compute.spill import spill_directory
 from ffq_spark.health.checks import check
 from ffq_spark.health.facts import Facts, Finding
-from ffq_spark.health.installed import check_packages, check_room, check_storage, versions
+from ffq_spark.health.installed import check_disk_space, check_packages, check_storage, versions
 
 
 def planned(given_settings: Mapping[str, str], file: Path | None = None) -> Facts:
@@ -42,7 +42,7 @@ def check_planned(facts: Facts, root: str = "") -> Iterator[Finding]:
         yield from check_storage(root)
     if facts.master.startswith("local"):
         directory = spill_directory()
-        yield from check_room(facts, directory, shutil.disk_usage(directory).free)
+        yield from check_disk_space(facts, directory, shutil.disk_usage(directory).free)
 
 
 def _java() -> str:

@@ -1,4 +1,4 @@
-"""Options of a read."""
+"""Options of a read, and the arguments of a read in Python."""
 
 from __future__ import annotations
 

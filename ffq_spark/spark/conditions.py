@@ -1,4 +1,4 @@
-"""Decodes the conditions that the plugin sends with a scan into predicates.
+"""Decode the conditions that the plugin sends with a scan into predicates.
 
 Values are in Spark's representation: times are integers, strings and binaries are bytes in
 base 64, decimals and floats are text. Spark's filters for data sources hold Java's values instead,

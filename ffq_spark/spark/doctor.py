@@ -12,7 +12,7 @@ from pyspark.sql.functions import udf
 
 from ffq_spark.health.checks import check
 from ffq_spark.health.facts import Facts, Finding
-from ffq_spark.health.installed import check_packages, check_room, check_storage, versions
+from ffq_spark.health.installed import check_disk_space, check_packages, check_storage, versions
 from ffq_spark.spark.session import session_conf
 
 _PROBES = 16
@@ -52,7 +52,9 @@ def _check_workers(spark: Any, facts: Facts, root: str) -> Iterator[Finding]:
             cost = f"tasks that read or write an exchange fail on it: {answer['error']}"
             yield Finding("PYSPARK_PYTHON", worker, sys.executable, cost, remedy)
         else:
-            yield from check_room(facts, f"{answer['spill']} on {answer['host']}", answer["free"])
+            yield from check_disk_space(
+                facts, f"{answer['spill']} on {answer['host']}", answer["free"]
+            )
 
 
 def _cause(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Converts the filters that Spark pushes without the plugin (`pruneByFilters`) into predicates.
+"""Convert the filters that Spark pushes without the plugin (`pruneByFilters`) into predicates.
 
 Predicates only prune: Spark applies every filter again. The values have passed through Java's
 types, which may have changed them; see `_may_differ`.

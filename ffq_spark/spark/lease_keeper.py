@@ -1,4 +1,4 @@
-"""Renews the leases of a driver's roots.
+"""Renew the leases of a driver's roots.
 
 A write takes the first lease of its root once its options have been accepted. Renewals keep that
 lease and never create one, because a write that is refused must leave nothing at its root.
@@ -43,12 +43,12 @@ class LeaseKeeper:
             known.store = Store(root, storage_options(storage))
             known.storage = dict(storage)
 
-    def opened(self, root: str, query: int) -> None:
-        """Renew the root's lease, if any, now and on each beat until the query is settled."""
+    def start_renewing(self, root: str, query: int) -> None:
+        """Renew the root's lease, if any, now and on each beat as long as the query is open."""
         self._roots[root].queries.add(query)
         self._roots[root].renew(self._initiator, self._seconds)
 
-    def settled(self, root: str, query: int) -> None:
+    def stop_renewing(self, root: str, query: int) -> None:
         """Stop renewing the root's lease for this query."""
         self._roots[root].queries.discard(query)
 

@@ -1,4 +1,4 @@
-"""Refuses nulls in columns that a user's schema declares NOT NULL."""
+"""Refuse nulls in columns that a user's schema declares NOT NULL."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from ffq_spark.errors import Unsupported
 from ffq_spark.exchange.compute.bounds import bounds
-from ffq_spark.exchange.scan.placement import placed_by, sorted_by
+from ffq_spark.exchange.scan.partitioning import partitioned_by, sorted_by
 from ffq_spark.exchange.scan.snapshot import Snapshot
 from ffq_spark.exchange.scan.tasks import partition_tasks, read_tasks
 from ffq_spark.options import ReadOptions
@@ -73,7 +73,7 @@ def own_plan(
 
 def _spark_keys(snapshot: Snapshot) -> tuple[str, ...]:
     """Return the keys if Spark's hash of the columns that it reads gives the written partitions."""
-    keys = placed_by(snapshot)
+    keys = partitioned_by(snapshot)
     if not keys:
         return ()
     seen = spark_arrow_schema(spark_schema(snapshot.exchange))

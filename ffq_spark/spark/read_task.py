@@ -13,7 +13,7 @@ from ffq_spark.errors import ExchangeMismatch
 from ffq_spark.exchange.attempts.stored import CHUNKS_FIELD
 from ffq_spark.exchange.compute.pruning import Predicate
 from ffq_spark.exchange.compute.sorting import sort_rows
-from ffq_spark.exchange.read.rows import check_readable, read_rows, usable
+from ffq_spark.exchange.read.rows import check_readable, prunable, read_rows
 from ffq_spark.exchange.scan.snapshot import READ_SCHEMA, Snapshot
 from ffq_spark.exchange.scan.tasks import read_tasks
 from ffq_spark.format import paths
@@ -98,7 +98,7 @@ def task_parts(
     """List the parts that a read needs, with what a task must know of each."""
     _check_schema(snapshot, schema)
     check_readable(snapshot.exchange, options)
-    parts = snapshot.parts(usable(predicates, snapshot.exchange, options), options.partitions)
+    parts = snapshot.parts(prunable(predicates, snapshot.exchange, options), options.partitions)
     own = snapshot.exchange.schema
     metadata = set(schema.names).difference(own.names)
     unneeded: set[str] = set() if metadata else set(_FOR_METADATA)

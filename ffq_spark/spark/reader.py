@@ -48,5 +48,6 @@ class PushingReader(ExchangeReader):
     """A reader to which Spark pushes filters: they prune, and Spark applies them again."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Prune by filters, and return all of them for Spark to apply."""
         self._predicates = predicates(filters)
         return filters

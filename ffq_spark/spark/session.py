@@ -1,4 +1,4 @@
-"""Configures Spark sessions, and registers the data source where Spark cannot discover it."""
+"""Configure Spark sessions, and register the data source where Spark cannot discover it."""
 
 from __future__ import annotations
 

@@ -50,6 +50,7 @@ class FfqShuffleSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
+        """Return the name of the data source, `ffqshuffle`."""
         return Source.FORMAT
 
     def store(self, *, unsafe_commit: bool = False) -> Store:

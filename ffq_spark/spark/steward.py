@@ -1,6 +1,6 @@
 """The steward: the process beside the driver that does the plugin's storage work.
 
-It writes the attempt log, renews leases, reads cancel requests, creates the outcomes of ended
+It writes the task log, renews leases, reads cancel requests, creates the outcomes of ended
 writes, and runs gc. The plugin starts it with the first write and sends events as lines of JSON to
 its standard input; it writes orders for the driver to standard output. It exits when its input
 ends. Leases are renewed only on the driver's beats, so a driver that hangs or is stopped loses
@@ -88,7 +88,7 @@ class Steward:
             self._track(event)
         else:
             known.reopen()
-            self._keeper.opened(known.root, known.number)
+            self._keeper.start_renewing(known.root, known.number)
 
     def _track(self, event: Event) -> TrackedQuery:
         query = TrackedQuery(event[StewardEvent.QUERY], event[StewardEvent.ROOT], self._first_piece)
@@ -144,8 +144,8 @@ class Steward:
         self._flush(query)
         if query.ended_ms is None:
             self._pass_cancel_on(query)
-        elif not query.is_settled:
-            self._settle(query, query.ended_ms)
+        elif not query.is_closed:
+            self._record_end(query, query.ended_ms)
 
     def _pass_cancel_on(self, query: TrackedQuery) -> None:
         request = read_cancel(self._keeper.store(query.root), query.number)
@@ -160,13 +160,13 @@ class Steward:
             )
             query.is_canceled = True
 
-    def _settle(self, query: TrackedQuery, ended_ms: int) -> None:
+    def _record_end(self, query: TrackedQuery, ended_ms: int) -> None:
         """Give an outcome to a query that its driver has stopped working on."""
         outcome = end_abandoned(self._keeper.store(query.root), query.number, ended_ms)
         query.was_searched = True
         if outcome is not None or query.beats_left <= 0:
-            query.is_settled = True
-            self._keeper.settled(query.root, query.number)
+            query.is_closed = True
+            self._keeper.stop_renewing(query.root, query.number)
             self._order({StewardOrder.KIND: StewardOrder.SETTLED, StewardOrder.QUERY: query.number})
 
     def flush(self) -> None:
@@ -260,7 +260,7 @@ def _keep_leases(keeper: LeaseKeeper, orders: Orders, event: Event) -> None:
     elif name in (StewardEvent.OPEN, StewardEvent.ROOT):
         keeper.add(event[StewardEvent.ROOT], event[StewardEvent.STORAGE])
         if name == StewardEvent.OPEN:
-            keeper.opened(event[StewardEvent.ROOT], event[StewardEvent.QUERY])
+            keeper.start_renewing(event[StewardEvent.ROOT], event[StewardEvent.QUERY])
     elif name == StewardEvent.BEAT:
         keeper.beat()
         orders.send({StewardOrder.KIND: StewardOrder.ANSWER})

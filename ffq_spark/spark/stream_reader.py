@@ -43,6 +43,7 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: int | None = None
 
     def initialOffset(self) -> Offset:
+        """Return the step before the first one of the stream, and record the stream's consumer."""
         step = self._initial_step()
 
         def check() -> None:
@@ -69,6 +70,7 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return int(start) - 1
 
     def getDefaultReadLimit(self) -> ReadLimit:
+        """Return the limit of a batch as Spark passes it to `latestOffset`."""
         if self._options.max_bytes_per_trigger:
             return ReadMaxBytes(self._options.max_bytes_per_trigger)
         if self._options.max_steps_per_trigger:
@@ -76,9 +78,11 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
+        """Fix the last step of a run that ends once it has read what exists now."""
         self._target = self._last_step()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        """Return the last step of the next batch, within the read limits and a pause."""
         begin, newest = start["step"], self._last_step()
         if begin > newest:
             message = f"the stream has read step {begin}, but the newest step is {newest}"
@@ -90,6 +94,7 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"step": next_end(self._ledger.log, begin, latest, self._options)}
 
     def reportLatestOffset(self) -> Offset:
+        """Return the newest step, for the progress report of the streaming query."""
         return {"step": self._last_step()}
 
     def _last_step(self) -> int:
@@ -97,6 +102,7 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._ledger.log.last_number()
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """Plan the read tasks of a batch: the steps after `start` up to `end`."""
         exchange = self._ledger.exchange()
         if exchange is None:
             raise ExchangeNotFound(f"nothing has been committed to {self._store.url()} yet")
@@ -104,9 +110,11 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return plan_tasks(Snapshot(self._store, exchange, steps), self._options, self._schema)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the rows of one task in a worker."""
         assert isinstance(partition, ReadTask)
         return read_task(self._store, partition, self._schema, self._options)
 
     def commit(self, end: Offset) -> None:
+        """Record that the stream's consumer, if any, has read all steps up to `end`."""
         if self._options.consumer:
             consumers.record_progress(self._store, self._options.consumer, end["step"])

@@ -56,13 +56,13 @@ class ExchangeStreamWriter(DataSourceStreamArrowWriter):
         store: Store,
         job: WriteJob,
         options: WriteOptions,
-        checkpoint: str | None,
+        spark_checkpoint: str | None,
         storage_options: Mapping[str, Any],
     ) -> None:
         self._store = store
         self._job = replace(job, digests=True)
         self._options = options
-        self._checkpoint = checkpoint
+        self._spark_checkpoint = spark_checkpoint
         self._storage_options = storage_options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> BatchMessage:
@@ -97,13 +97,13 @@ class ExchangeStreamWriter(DataSourceStreamArrowWriter):
 
     def _offsets(self, batch: int) -> Offsets | None:
         try:
-            if self._checkpoint is None:
+            if self._spark_checkpoint is None:
                 raise NoOffsets(f"the Spark checkpoint of batch {batch} is unknown")
-            return batch_offsets(self._checkpoint, batch, self._storage_options)
+            return batch_offsets(self._spark_checkpoint, batch, self._storage_options)
         except FfqError as error:
             if self._options.require_offsets:
                 raise
-            if self._checkpoint is not None:
+            if self._spark_checkpoint is not None:
                 logger.warning("batch %d is committed without its offsets: %s", batch, error)
             return None
 

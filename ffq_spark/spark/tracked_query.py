@@ -27,7 +27,8 @@ class TrackedQuery:
     is_canceled: bool = False
     ended_ms: int | None = None
     was_searched: bool = False
-    is_settled: bool = False
+    is_closed: bool = False
+    """It has an outcome, or ended so long ago that no task begins it any more."""
     beats_left: int = LATE_BEATS
     last_look: int = 0
 
@@ -38,19 +39,19 @@ class TrackedQuery:
             return True
         if self.ended_ms is None:
             return not self.is_canceled
-        return not self.is_settled and (not self.was_searched or self.beats_left <= 0)
+        return not self.is_closed and (not self.was_searched or self.beats_left <= 0)
 
     @property
     def is_done(self) -> bool:
-        """Whether it can be forgotten: settled, with all late events stored."""
+        """Whether it can be forgotten: closed, with all late events stored."""
         return (
             self.ended_ms is not None
-            and self.is_settled
+            and self.is_closed
             and self.beats_left <= 0
             and not self.pending
         )
 
     def reopen(self) -> None:
         """Track a new write with the same number, after one that failed before its query began."""
-        self.ended_ms, self.was_searched, self.is_settled = None, False, False
+        self.ended_ms, self.was_searched, self.is_closed = None, False, False
         self.beats_left = LATE_BEATS

@@ -1,4 +1,4 @@
-"""Converts between the schemas of Spark DataFrames and those of exchanges."""
+"""Convert between the schemas of Spark DataFrames and those of exchanges."""
 
 from __future__ import annotations
 

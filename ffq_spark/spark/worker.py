@@ -1,4 +1,4 @@
-"""Tunes the Python worker of Spark that runs this process, and identifies the kind of worker."""
+"""Tune the Python worker of Spark that runs this process, and identify the kind of worker."""
 
 from __future__ import annotations
 

@@ -13,10 +13,10 @@ BLOCKS_AT_ONCE = 2
 """Files of up to this many blocks are written in one request, larger ones in parts."""
 _PARTS_IN_FLIGHT = 4
 
-Piece = TypeVar("Piece")
-
 Call = Callable[..., Any]
 """Calls a method of S3 by its name, with retries."""
+
+Piece = TypeVar("Piece")
 
 
 def blocks(pieces: Iterable[Any], size: int) -> Iterator[bytearray]:
@@ -43,8 +43,8 @@ def chained(head: list[Piece], rest: Iterable[Piece]) -> Iterator[Piece]:
     """Yield the head's pieces and then the rest; drop each piece of the head once it is yielded.
 
     >>> head = [b"a", b"b"]
-    >>> list(chained(head, [b"c"])), head
-    ([b'a', b'b', b'c'], [])
+    >>> [(piece, len(head)) for piece in chained(head, [b"c"])]
+    [(b'a', 1), (b'b', 0), (b'c', 0)]
     """
     while head:
         yield head.pop(0)

@@ -115,7 +115,7 @@ def is_passing(error: BaseException | None) -> bool:
     (True, False)
     """
     while error is not None and not isinstance(error, _LASTING_ERRORS):
-        verdict = _judge(error)
+        verdict = _verdict_of(error)
         if verdict is not None:
             return verdict
         error = error.__cause__
@@ -132,7 +132,7 @@ def error_code(error: BaseException | None) -> str:
     return ""
 
 
-def _judge(error: BaseException) -> bool | None:
+def _verdict_of(error: BaseException) -> bool | None:
     response = _response(error)
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode") or _status(error)
     if response or status:

@@ -59,25 +59,25 @@ class App:
             kill(pid, signal.SIGKILL)
         self.process.wait()
 
-    def said(self, word: str) -> int:
+    def times_printed(self, word: str) -> int:
         """Return how often the application printed a word."""
         return self.log.read_text(errors="replace").split().count(word)
 
-    def wait_said(self, word: str, times: int = 1, seconds: float = 300) -> None:
+    def wait_printed(self, word: str, times: int = 1, seconds: float = 300) -> None:
         def check() -> bool:
             if self.process.poll() not in (None, 0):
                 raise AssertionError(self.log.read_text(errors="replace")[-3000:])
-            return self.said(word) >= times
+            return self.times_printed(word) >= times
 
         wait_for(check, seconds, f"{word} of {self.log}")
 
     def pids(self, containing: str = "") -> list[int]:
         """Return the living processes of this application whose command line contains a text."""
-        found = []
+        processes = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and self._is_own(entry, containing):
-                found.append(int(entry.name))
-        return found
+                processes.append(int(entry.name))
+        return processes
 
     def _is_own(self, entry: Path, containing: str) -> bool:
         try:

@@ -57,9 +57,9 @@ def checked(root: str) -> None:
 def eventually_lost(root: str, state: str) -> AttemptState:
     """Wait until the listener has seen the losing attempt of task 1 end, and return its state."""
 
-    def found() -> list[AttemptState]:
+    def lost_attempts() -> list[AttemptState]:
         losers = [a for a in Exchange(root).attempts() if a.state != "registered"]
         return [a for a in losers if a.map_task == 1 and a.task and a.task.state == state]
 
-    wait_for(found, 40, f"an attempt of task 1 that is {state}")
-    return found()[0]
+    wait_for(lost_attempts, 40, f"an attempt of task 1 that is {state}")
+    return lost_attempts()[0]

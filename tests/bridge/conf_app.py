@@ -25,7 +25,7 @@ def main() -> None:
     accumulator = spark.sparkContext.accumulator(0)
     spark.sparkContext.parallelize([1, 2, 3], 2).foreach(accumulator.add)
     server = spark.sparkContext._accumulatorServer.server_address
-    told = {
+    facts = {
         "conf": {
             name: spark.conf.get(name, None)
             for name in (
@@ -40,7 +40,7 @@ def main() -> None:
         "driver_socket": "unix" if isinstance(server, str) else "tcp",
         "accumulated": accumulator.value,
     }
-    print("told", json.dumps(told))
+    print("facts", json.dumps(facts))
     spark.stop()
 
 

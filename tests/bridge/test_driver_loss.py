@@ -30,8 +30,8 @@ def wait_for_parts(root: str, known: set[int]) -> int:
     """Wait until a query outside `known` has a complete attempt, and return the query's number."""
 
     def new() -> list[int]:
-        found = Path(root, "shuffle").glob("*/*/*/*/index.bin")
-        return [q for path in found if (q := int(path.relative_to(root).parts[1])) not in known]
+        indexes = Path(root, "shuffle").glob("*/*/*/*/index.bin")
+        return [q for path in indexes if (q := int(path.relative_to(root).parts[1])) not in known]
 
     wait_for(new, 300, "a complete attempt")
     return new()[0]
@@ -41,10 +41,10 @@ def test_a_killed_driver_leaves_bytes_that_gc_removes_and_nothing_else(tmp_path:
     root = str(tmp_path / "exchange")
     exchange = Exchange(root)
     with App(root, tmp_path / "other", "appends", lease=LEASE) as other:
-        other.wait_said("appended")
+        other.wait_printed("appended")
         known = {status.query for status in exchange.status()}
         with App(root, tmp_path / "gate", lease=LEASE) as killed:
-            killed.wait_said("started")
+            killed.wait_printed("started")
 
             def of_the_killed() -> list[int]:
                 own = [s.query for s in exchange.status() if s.tasks_total == 2]
@@ -54,15 +54,15 @@ def test_a_killed_driver_leaves_bytes_that_gc_removes_and_nothing_else(tmp_path:
             (query,) = of_the_killed()
             killed.signal_driver(signal.SIGKILL)
             wait_for(lambda: not killed.stewards, 15, "the steward's end")
-        appended = other.said("appended")
+        appended = other.times_printed("appended")
         wait_for(lambda: exchange.check().get(query) == "lease gone", LEASE * 4, "the lease's end")
         report = exchange.gc(ttl=0)
         assert report.fenced == [query] and report.problems == []
         assert files_of(root, query) == []
-        other.wait_said("appended", appended + 2)
+        other.wait_printed("appended", appended + 2)
         Path(other.gate.with_name("other.stop")).touch()
         wait_for(lambda: other.process.poll() is not None, 120, "the other's end")
-        steps = other.said("appended")
+        steps = other.times_printed("appended")
     info = exchange.info()
     assert (info.step, info.rows) == (steps, 10 * steps)
     assert exchange.verify(steps="all").ok
@@ -102,7 +102,7 @@ def test_the_lease_lasts_as_long_as_the_write(tmp_path: Path) -> None:
             time.sleep(0.2)
         assert exchange.status(query)[0].state.name == "RUNNING"
         gate.touch()
-        app.wait_said("committed")
+        app.wait_printed("committed")
         assert exchange.info().rows == ROWS
         Path(f"{gate}.stop").touch()
         wait_for(lambda: app.process.poll() is not None, 120, "the application's end")

@@ -83,7 +83,7 @@ def wait_for_the_leases_end(root: str) -> None:
 
 
 @contextmanager
-def deaf(spark: Any) -> Iterator[None]:
+def without_listener(spark: Any) -> Iterator[None]:
     """Remove the listener from the bus, to simulate a full queue that drops all events."""
     jvm, bus = spark._jvm, spark.sparkContext._jsc.sc().listenerBus()
     kind = jvm.org.apache.spark.util.Utils.classForName("io.ffq.spark.FfqListener", True, False)
@@ -101,7 +101,10 @@ def test_a_shuffle_that_fails_below_a_write_leaves_nothing(
 ) -> None:
     """Adaptive execution runs the shuffle before a writer exists; it lasts for several looks."""
     rows = failing(spark.range(10, numPartitions=2), contents(root, "_ffq/*/*.json"), seconds=LEASE)
-    with nullcontext() if is_heard else deaf(spark), pytest.raises(Exception, match="on purpose"):
+    with (
+        nullcontext() if is_heard else without_listener(spark),
+        pytest.raises(Exception, match="on purpose"),
+    ):
         save(rows.distinct(), root)
     assert not Path(root).exists()
 
@@ -122,7 +125,7 @@ def test_a_write_that_fails_while_it_holds_a_lease_leaves_nothing_under_way(
     spark.conf.set("spark.sql.adaptive.enabled", "false")
     rows = failing(spark.range(10, numPartitions=2), contents(root, "_ffq/leases/*.json"), 2)
     try:
-        with nullcontext() if is_heard else deaf(spark):
+        with nullcontext() if is_heard else without_listener(spark):
             with pytest.raises(Exception, match="on purpose"):
                 save(rows.distinct(), root)
             wait_for_the_leases_end(root)

@@ -24,7 +24,7 @@ def test_stop_leaves_no_process(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     gate.touch()
     with App(str(tmp_path / "exchange"), gate) as app:
-        app.wait_said("committed")
+        app.wait_printed("committed")
         assert app.stewards
         Path(f"{gate}.stop").touch()
         app.process.wait(60)
@@ -56,5 +56,5 @@ def test_without_a_write_there_is_no_steward(tmp_path: Path) -> None:
         "time.sleep(60)\n"
     )
     with App("", tmp_path / "gate", command=[sys.executable, str(script)]) as app:
-        app.wait_said("committed")
+        app.wait_printed("committed")
         assert app.pids("SparkSubmit") and not app.stewards

@@ -34,15 +34,15 @@ def submit(master: str, **conf: str) -> dict[str, Any]:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    (line,) = (line for line in done.stdout.splitlines() if line.startswith("told "))
-    told: dict[str, Any] = json.loads(line.removeprefix("told "))
-    assert told["accumulated"] == 6
-    return told
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("facts "))
+    facts: dict[str, Any] = json.loads(line.removeprefix("facts "))
+    assert facts["accumulated"] == 6
+    return facts
 
 
 def test_the_settings_are_in_force_in_sessions_in_executors_and_in_pyspark() -> None:
-    told = submit("local-cluster[2,1,1024]")
-    assert told["conf"] == {
+    facts = submit("local-cluster[2,1,1024]")
+    assert facts["conf"] == {
         **FAST,
         "spark.sql.extensions": BRIDGE["spark.sql.extensions"],
         "spark.redaction.regex": REDACTION["spark.redaction.regex"],
@@ -50,7 +50,7 @@ def test_the_settings_are_in_force_in_sessions_in_executors_and_in_pyspark() -> 
         "spark.sql.execution.arrow.maxBytesPerBatch": None,
         "spark.sql.python.filterPushdown.enabled": None,
     }
-    assert (told["workers"], told["driver_socket"]) == (["True"], "unix")
+    assert (facts["workers"], facts["driver_socket"]) == (["True"], "unix")
 
 
 def test_what_the_user_has_set_stays_and_sockets_with_long_paths_are_left_off(
@@ -61,10 +61,10 @@ def test_what_the_user_has_set_stays_and_sockets_with_long_paths_are_left_off(
     place.mkdir()
     own = "spark.redaction.regex"
     options = {"spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={place}", own: "(?i)mine"}
-    told = submit("local[1]", **options)
-    assert told["conf"][own] == "(?i)mine"
-    assert told["conf"][SOCKETS] in (None, "false")
-    assert (told["workers"], told["driver_socket"]) == (["False"], "tcp")
+    facts = submit("local[1]", **options)
+    assert facts["conf"][own] == "(?i)mine"
+    assert facts["conf"][SOCKETS] in (None, "false")
+    assert (facts["workers"], facts["driver_socket"]) == (["False"], "tcp")
 
 
 def test_the_jar_holds_the_declared_settings() -> None:

@@ -43,7 +43,7 @@ def test_a_killed_steward_costs_a_write_neither_its_lease_nor_its_log(tmp_path: 
             time.sleep(0.2)
         assert app.stewards not in ([], [killed])
         gate.touch()
-        app.wait_said("committed")
+        app.wait_printed("committed")
         assert exchange.info().rows == ROWS
         wait_for(lambda: exchange.status(query)[0].tasks_done == 2, 60, "the tasks' ends")
         assert app.log.read_text().count("writes start it again") == 1
@@ -61,5 +61,5 @@ def test_a_steward_that_hangs_is_replaced(tmp_path: Path) -> None:
         os.kill(stopped, signal.SIGSTOP)
         wait_for(lambda: app.stewards not in ([], [stopped]), 60, "another steward")
         gate.touch()
-        app.wait_said("committed")
+        app.wait_printed("committed")
         assert app.stewards != [stopped]

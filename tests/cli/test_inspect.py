@@ -22,8 +22,8 @@ def exchange(root: str) -> Exchange:
 def test_ls_finds_the_exchange_at_a_path_and_those_below(exchange: Exchange) -> None:
     above = str(Path(exchange.root).parent)
     for place in (exchange.root, above):
-        (found,) = as_json("ls", place)
-        assert (found["root"], found["rows"], found["step"]) == (exchange.root, ROWS + 1, 2)
+        (listed,) = as_json("ls", place)
+        assert (listed["root"], listed["rows"], listed["step"]) == (exchange.root, ROWS + 1, 2)
     assert exchange.root in run("ls", above).stdout
 
 

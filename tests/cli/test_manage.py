@@ -43,16 +43,16 @@ def test_check_tells_what_is_no_longer_active(scene: Scene) -> None:
     gone = scene.ledger.begin("append", "app", query=7, lease_seconds=1)
     old = gone.encode().replace(str(gone.created_at_ms).encode(), b"1")
     scene.store.write(paths.query(7), [old])
-    found = {row["query"]: row["why"] for row in as_json("check", scene.exchange.root)}
-    assert found == {7: "lease gone", aborted.query: "ABORTED"}
+    reasons = {row["query"]: row["why"] for row in as_json("check", scene.exchange.root)}
+    assert reasons == {7: "lease gone", aborted.query: "ABORTED"}
 
 
 def test_cancel_leaves_a_request_for_the_initiator(scene: Scene) -> None:
     query = scene.begin().query
-    told = as_json("cancel", scene.exchange.root, str(query), "-m", "too slow")
+    answer = as_json("cancel", scene.exchange.root, str(query), "-m", "too slow")
     record = read_cancel(scene.store, query)
     assert record is not None and record.message == "too slow"
-    assert told == {"query": query, "asked_by": record.who, "message": "too slow"}
+    assert answer == {"query": query, "asked_by": record.who, "message": "too slow"}
     again = run("cancel", scene.exchange.root, str(query), "-m", "other")
     assert again.returncode == 0 and record.who in again.stdout and "too slow" in again.stdout
 
@@ -85,8 +85,12 @@ def test_gc_names_every_attempt_if_asked(scene: Scene) -> None:
     query = scene.twins()[0].body.query
     name = f"shuffle/{query}/0/0/2"
     flags = ["gc", scene.exchange.root, "--ttl", "0", "--list"]
-    told = [json.loads(line) for line in run(*flags, "--dry-run", "--json").stdout.splitlines()]
-    assert told[0] == {"attempt": name} and told[1]["attempts"] == 1 and len(told) == 2
+    documents = [
+        json.loads(line) for line in run(*flags, "--dry-run", "--json").stdout.splitlines()
+    ]
+    assert (
+        documents[0] == {"attempt": name} and documents[1]["attempts"] == 1 and len(documents) == 2
+    )
     lines = run(*flags).stdout.splitlines()
     assert lines[0] == name and lines[1].startswith("deleted ")
 

@@ -27,9 +27,9 @@ def test_both_layouts_are_compared() -> None:
 
 def test_one_layout_as_json_with_prices_of_ones_own() -> None:
     flags = ("--layout=packed", "--tasks=125", "--get-price=1", "--put-price=0")
-    found = json.loads(plan(*SHAPE, *flags, "--json").stdout)
-    assert found["prices"] == {"put": 0.0, "get": 1.0, "storage": 0.023}
-    (packed,) = found["layouts"]
+    answer = json.loads(plan(*SHAPE, *flags, "--json").stdout)
+    assert answer["prices"] == {"put": 0.0, "get": 1.0, "storage": 0.023}
+    (packed,) = answer["layouts"]
     assert (packed["layout"], packed["read_tasks"]) == ("packed", 125)
     assert packed["target_partition_bytes"] == 16 * 2000 * packed["part_bytes"]
     assert packed["read_get_requests"] == 250_012 and packed["read_dollars"] == 250.012

@@ -1,4 +1,4 @@
-"""The walks of docs/architecture.md are made from a trace, which also reveals calls up a room."""
+"""The walks of docs/architecture.md are made from a trace, which also finds calls up a layer."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 from walks.page import section
 from walks.trace import Call, Function, read_calls
-from walks.walk import generic, room_of, room_ranks, upward_calls, walk
+from walks.walk import generic, package_of, package_ranks, upward_calls, walk
 
 from ffq_spark.exchange.ledger.ledger import Ledger
 
 ROOT = Path(__file__).parents[2]
 COMMIT = Function("ffq_spark.spark.writer", "ExchangeWriter.commit")
+WRITE = Function("ffq_spark.spark.writer", "ExchangeWriter.write")
 LEDGER = Function("ffq_spark.exchange.ledger.ledger", "Ledger.begin")
 PRIVATE = Function("ffq_spark.exchange.ledger.ledger", "Ledger._founding")
 CREATE = Function("ffq_spark.store.store", "Store.create_once")
@@ -47,7 +48,22 @@ def test_what_another_walk_shows_below_a_folded_function_is_left_out() -> None:
     assert [s.function for s in walk(CALLS, {COMMIT}, commit)] == [COMMIT, LEDGER]
 
 
-def test_a_section_draws_each_change_of_room() -> None:
+def test_functions_stand_below_their_callers_in_the_order_of_their_first_calls() -> None:
+    late = Function("ffq_spark.exchange.ledger.cancel", "refuse_canceled")
+    calls = [call(COMMIT), call(WRITE), call(LEDGER, WRITE), call(late, COMMIT)]
+    stations = walk(calls)
+    assert [station.function for station in stations] == [COMMIT, late, WRITE, LEDGER]
+    assert "&emsp;`exchange.ledger.cancel` **refuse_canceled**" in section("write", stations, 4)
+
+
+def test_the_name_of_the_source_is_listed_and_not_drawn() -> None:
+    name = Function("ffq_spark.spark.source", "FfqShuffleSource.name")
+    text = section("write", walk([call(name), *CALLS]), 4)
+    assert "Spark->>spark: FfqShuffleSource.name" not in text
+    assert "| `spark.source` **FfqShuffleSource.name** | Return the name" in text
+
+
+def test_a_section_draws_each_change_of_package() -> None:
     text = section("write", walk(CALLS), 3)
     assert "Spark->>spark: ExchangeWriter.commit" in text
     assert "spark->>exchange.ledger: Ledger.begin" in text
@@ -55,7 +71,7 @@ def test_a_section_draws_each_change_of_room() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "room"),
+    ("module", "package"),
     [
         ("ffq_spark.exchange.write.buffer", "exchange.write"),
         ("ffq_spark.exchange.exchange", "exchange"),
@@ -63,14 +79,14 @@ def test_a_section_draws_each_change_of_room() -> None:
         ("ffq_spark.conf", "conf"),
     ],
 )
-def test_rooms_are_packages_within_the_exchange_and_top_packages_elsewhere(
-    module: str, room: str
+def test_a_walk_names_packages_within_the_exchange_and_top_packages_elsewhere(
+    module: str, package: str
 ) -> None:
-    assert room_of(module) == room
+    assert package_of(module) == package
 
 
-def test_a_call_to_a_room_above_is_found() -> None:
-    ranks = room_ranks(ROOT / "setup.cfg")
+def test_a_call_to_a_package_above_is_found() -> None:
+    ranks = package_ranks(ROOT / "setup.cfg")
     down, up = call(LEDGER, COMMIT), call(COMMIT, LEDGER)
     pulled = call(COMMIT, LEDGER, is_generator=True)
     assert upward_calls([down, up, pulled], ranks) == [up]

@@ -21,9 +21,9 @@ def test_exchanges_of_both_kinds_are_found_directly_below_a_path(tmp_path: Path)
     write_batches(str(tmp_path / "deep/items"), [BATCH], options=write_options(partitions=1))
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("")
-    found = [exchange.root for exchange in find_exchanges(f"{tmp_path}/")]
-    assert found == [f"{tmp_path}/orders", f"{tmp_path}/raw"]
-    assert [exchange.root for exchange in find_exchanges(found[0])] == [found[0]]
+    roots = [exchange.root for exchange in find_exchanges(f"{tmp_path}/")]
+    assert roots == [f"{tmp_path}/orders", f"{tmp_path}/raw"]
+    assert [exchange.root for exchange in find_exchanges(roots[0])] == [roots[0]]
 
 
 def test_only_ffqs_own_names_make_an_exchange(tmp_path: Path) -> None:

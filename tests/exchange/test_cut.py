@@ -55,15 +55,15 @@ def values(readers: Sequence[pa.RecordBatchReader]) -> list[list[int]]:
 
 def test_the_slowest_decides_and_all_are_read_as_of_its_batch(place: Place) -> None:
     ahead, behind = Fed(place).write(0, 1, None, 2), Fed().write(0, 1)
-    found = ffq.cut([ahead.exchange, behind.place.root])
-    assert (found.stream, found.epoch, found.batch) == ("s", 1, 1)
-    assert [(exchange.root, step) for exchange, step in found.steps] == [
+    cut = ffq.cut([ahead.exchange, behind.place.root])
+    assert (cut.stream, cut.epoch, cut.batch) == ("s", 1, 1)
+    assert [(exchange.root, step) for exchange, step in cut.steps] == [
         (ahead.place.root, 2),
         (behind.place.root, 2),
     ]
     ahead.write(3)
-    assert values(found.read()) == [[0, 1], [0, 1]]
-    assert [reader.schema.names for reader in found.read(columns=["k"])] == [["k"], ["k"]]
+    assert values(cut.read()) == [[0, 1], [0, 1]]
+    assert [reader.schema.names for reader in cut.read(columns=["k"])] == [["k"], ["k"]]
     behind.write(2)
     assert values(ffq.cut([ahead.exchange, behind.exchange]).read()) == [[-1, 0, 1, 2], [0, 1, 2]]
 
@@ -108,9 +108,9 @@ def test_batches_that_replace_each_other_are_still_found() -> None:
 def test_what_was_rolled_back_is_not_held_any_more() -> None:
     first, second = Fed().write(0, 1, 2, 3), Fed().write(0, 1, 2, 3)
     first.exchange.rollback(2)
-    found = ffq.cut([first.exchange, second.exchange])
-    assert found.batch == 1
-    assert values(found.read()) == [[0, 1], [0, 1]]
+    cut = ffq.cut([first.exchange, second.exchange])
+    assert cut.batch == 1
+    assert values(cut.read()) == [[0, 1], [0, 1]]
     first.write(4)
     second.write(4)
     assert values(ffq.cut([first.exchange, second.exchange]).read()) == [[0, 1, 4], [0, 1, 2, 3, 4]]
@@ -182,19 +182,19 @@ def test_the_cut_is_the_newest_batch_of_all(held: list[set[tuple[str, int]]]) ->
     walks = [
         [
             Held(*batch, epoch=1, step=n)
-            for n, batch in enumerate(filter(there.__contains__, WRITTEN))
+            for n, batch in enumerate(filter(batches.__contains__, WRITTEN))
         ]
-        for there in held
+        for batches in held
     ]
     left = [iter(walk[::-1]) for walk in walks]
-    found = _newest_common(left)
+    common = _newest_common(left)
     newest = max(set.intersection(*held), key=WRITTEN.index, default=None)
     if newest is None:
-        assert found is None
+        assert common is None
         return
-    assert found == [next(entry for entry in walk if entry[:2] == newest) for walk in walks]
+    assert common == [next(entry for entry in walk if entry[:2] == newest) for walk in walks]
     # No exchange was searched further back than the one with the longest necessary search.
-    depth = max(len(walk) - entry.step for walk, entry in zip(walks, found, strict=True))
+    depth = max(len(walk) - entry.step for walk, entry in zip(walks, common, strict=True))
     assert all(len(walk) - len(list(rest)) <= depth for walk, rest in zip(walks, left, strict=True))
 
 
@@ -213,6 +213,6 @@ def test_other_writes_in_between_change_nothing(ranges: list[tuple[int, int]]) -
         with pytest.raises(NoCommonVersion):
             ffq.cut(exchanges, stream="s")
         return
-    found = ffq.cut(exchanges, stream="s")
-    assert found.batch == newest
-    assert [step for _, step in found.steps] == [2 + 3 * (newest - b[0]) for b in held]
+    cut = ffq.cut(exchanges, stream="s")
+    assert cut.batch == newest
+    assert [step for _, step in cut.steps] == [2 + 3 * (newest - b[0]) for b in held]

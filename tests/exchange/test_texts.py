@@ -41,8 +41,8 @@ def raw(table: pa.Table) -> list[bytes | None]:
 @pytest.mark.parametrize("payload", ["arrow", "ffqs"])
 def test_all_rows_are_written_read_and_found(root: str, hash: str, payload: str) -> None:
     exchange = write(root, *VALUES, None, hash=hash, payload=payload, sort_by=("s",))
-    found = raw(exchange.read().read_all())
-    assert set(found) == {None, *VALUES} and len(found) == len(VALUES) + 1
+    values = raw(exchange.read().read_all())
+    assert set(values) == {None, *VALUES} and len(values) == len(VALUES) + 1
     assert exchange.verify().ok
     for value in VALUES:
         assert raw(exchange.lookup(value)) == [value]
@@ -75,18 +75,18 @@ def test_bounds_are_known_if_they_are_text(
 ) -> None:
     write(root, *values)
     snapshot = take_snapshot(Store(root), ReadOptions())
-    found = bounds(snapshot.part_tables(), ["s", "v"])
-    known = found.get("s")
+    bounds_by_column = bounds(snapshot.part_tables(), ["s", "v"])
+    known = bounds_by_column.get("s")
     assert (None if known is None else (known.least, known.greatest)) == expected
-    assert found["v"].greatest == len(values) - 1
+    assert bounds_by_column["v"].greatest == len(values) - 1
 
 
 def test_the_command_line_shows_bytes_that_are_no_text(root: str) -> None:
     write(root, *VALUES)
     key = b"a\x80".decode("utf-8", "surrogateescape")
     runner = CliRunner()
-    found = runner.invoke(main, ["lookup", "--json", root, key])
-    assert found.exit_code == 0 and json.loads(found.stdout) == [{"s": "a\\x80", "v": 2}]
-    found = runner.invoke(main, ["lookup", root, key])
-    assert found.exit_code == 0 and "a\\x80" in found.stdout
+    result = runner.invoke(main, ["lookup", "--json", root, key])
+    assert result.exit_code == 0 and json.loads(result.stdout) == [{"s": "a\\x80", "v": 2}]
+    result = runner.invoke(main, ["lookup", root, key])
+    assert result.exit_code == 0 and "a\\x80" in result.stdout
     assert runner.invoke(main, ["lookup", root, "\udcfe"]).exit_code == 1

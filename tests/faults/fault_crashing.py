@@ -78,9 +78,9 @@ class CrashingStore(Store):
         met = self._met(paths.PROBES)
         if self._during(met):
             self._die_before_link()
-        found = super().probe_create_once()
+        answer = super().probe_create_once()
         self._after(met)
-        return found
+        return answer
 
     def _die_before_link(self) -> None:
         """Die when a local record's temporary file is written and not yet linked."""

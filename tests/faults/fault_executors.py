@@ -23,8 +23,8 @@ def _command(pid: int | str) -> bytes:
 
 def executors(application: str) -> set[int]:
     """Return the pids of the Java processes of an application's executors."""
-    found = (int(entry) for entry in os.listdir("/proc") if entry.isdecimal())
-    commands = {pid: _command(pid) for pid in found}
+    processes = (int(entry) for entry in os.listdir("/proc") if entry.isdecimal())
+    commands = {pid: _command(pid) for pid in processes}
     return {p for p, line in commands.items() if _BACKEND in line and application.encode() in line}
 
 

@@ -79,8 +79,8 @@ def committed_queries(store: Store) -> set[int]:
     """Return the queries with the outcome COMMITTED, even if their steps are not published yet."""
     names = (entry.name for entry in store.list(paths.QUERIES))
     queries = (name.removesuffix(".outcome.json") for name in names if ".outcome." in name)
-    found = (Ledger(store).outcome(int(query)) for query in queries)
-    return {outcome.query for outcome in found if outcome and outcome.step}
+    outcomes = (Ledger(store).outcome(int(query)) for query in queries)
+    return {outcome.query for outcome in outcomes if outcome and outcome.step}
 
 
 def markers(store: Store) -> set[int]:
@@ -98,10 +98,10 @@ class Write:
 
 def replay(log: Sequence[Write]) -> list[int]:
     """Return the tags that are visible after these steps."""
-    found: list[int] = []
+    tags: list[int] = []
     for step in log:
-        found = [step.tag] if step.mode == "replace" else [*found, step.tag]
-    return found
+        tags = [step.tag] if step.mode == "replace" else [*tags, step.tag]
+    return tags
 
 
 def read_log(place: Place) -> list[Write]:

@@ -51,11 +51,11 @@ Hook = Callable[[Attempt], Any]
 def wait_for(condition: Callable[[], Any]) -> Any:
     """Wait until the condition returns a true value, and return the value."""
     deadline = time.monotonic() + PATIENCE
-    while not (found := condition()):
+    while not (value := condition()):
         if time.monotonic() > deadline:
             raise TimeoutError("what was waited for did not happen")
         time.sleep(0.02)
-    return found
+    return value
 
 
 def comes_first(folder: str, name: str, text: object = "") -> bool:
@@ -84,8 +84,8 @@ def has_ended(root: str) -> bool:
 
 def finished(root: str, map_task: int) -> set[int]:
     """Return the attempts of a map task that have an index."""
-    found = Path(root).glob(f"shuffle/*/*/{map_task}/*/index.bin")
-    return {int(path.parent.name) for path in found}
+    indexes = Path(root).glob(f"shuffle/*/*/{map_task}/*/index.bin")
+    return {int(path.parent.name) for path in indexes}
 
 
 def labelled(poisoned: Hook) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -102,11 +102,13 @@ class StewardRules:
         if driven.given_up_ms is None:
             driven.given_up_ms = self.clock.now
         if driven.steward_lives:
-            self.settle(driven)
+            self.end_given_up(driven)
 
-    def settle(self: Any, driven: Driven) -> Any:
+    def end_given_up(self: Any, driven: Driven) -> Any:
         number, moment = driven.record.query, driven.given_up_ms
-        return self.start("settle", lambda store: end_abandoned(store, number, moment), number)
+        return self.start(
+            "end_given_up", lambda store: end_abandoned(store, number, moment), number
+        )
 
     @precondition(lambda self: self.driven)
     @rule(which=WHICH)
@@ -116,12 +118,12 @@ class StewardRules:
     @precondition(lambda self: self.driven and self.room)
     @rule(which=WHICH)
     def restart_steward(self: Any, which: int) -> None:
-        """Start a new steward, which renews the lease and settles a query that was given up."""
+        """Start a new steward, which renews the lease and ends a query that was given up."""
         driven = self.pick_driven(which)
         driven.steward_lives = True
         self.renew(driven)
         if driven.given_up_ms is not None:
-            self.settle(driven)
+            self.end_given_up(driven)
 
     def renew(self: Any, driven: Driven) -> None:
         leases.renew(Store(self.root), driven.record.initiator, LEASE_SECONDS)
@@ -165,7 +167,7 @@ class StewardRules:
         gc_run.process.advance_to("the end")
         self.check_end(gc_run)
 
-    def check_settle(self: Any, running: Any, error: BaseException | None) -> None:
+    def check_end_given_up(self: Any, running: Any, error: BaseException | None) -> None:
         if not self.is_excused(running, error) and running.process.result is not None:
             assert running.query in truth.outcomes(self.root)
 
@@ -189,8 +191,8 @@ class StewardRules:
                 assert driven.given_up_ms is not None, "a query that may still commit was aborted"
 
     def end_stewards(self: Any) -> None:
-        """Settle every query that was given up, and check that none stays open."""
+        """End every query that was given up, and check that none stays open."""
         for number, driven in self.driven.items():
             if driven.given_up_ms is not None:
-                self.settle(driven).process.finish()
+                self.end_given_up(driven).process.finish()
                 assert not driven.is_begun or number in truth.outcomes(self.root)

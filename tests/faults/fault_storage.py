@@ -42,10 +42,10 @@ class Fault:
     def around(self, name: str, work: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(work)
         def call(path: Any, *args: Any, **kwargs: Any) -> Any:
-            told = f"{name} {path}"
-            if not told.startswith(self.only):
+            operation = f"{name} {path}"
+            if not operation.startswith(self.only):
                 return work(path, *args, **kwargs)
-            self.seen.append(told)
+            self.seen.append(operation)
             number = len(self.seen)
             fails = number >= self.call if self.for_good else number == self.call
             if fails and not (self.lost and number == self.call):

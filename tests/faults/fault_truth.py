@@ -33,13 +33,13 @@ def exchange(root: str) -> tuple[str, ...] | None:
 
 def committed(root: str) -> dict[int, dict[int, int]]:
     """Return the registered attempt of each map task, for each committed query."""
-    found = {}
+    registered = {}
     for query, data in outcomes(root).items():
         document: dict[str, Any] = json.loads(data)
         if document["outcome"] == "COMMITTED":
             runs = document["step"]["registered"]
-            found[query] = {m: a for first, last, a in runs for m in range(first, last + 1)}
-    return found
+            registered[query] = {m: a for first, last, a in runs for m in range(first, last + 1)}
+    return registered
 
 
 def promises(root: str) -> dict[int, Hashable]:
@@ -114,5 +114,5 @@ def batches(root: str, stream: str) -> list[tuple[str, int]]:
         json.loads(file.read_bytes())["body"].get("stream")
         for file in sorted(Path(root, "_ffq/steps").glob("[0-9]*.json"))
     ]
-    found = [body for body in bodies if body and body["stream"] == stream]
-    return [(epochs[body["epoch"] - 1], body["batch"]) for body in found]
+    bodies_of_stream = [body for body in bodies if body and body["stream"] == stream]
+    return [(epochs[body["epoch"] - 1], body["batch"]) for body in bodies_of_stream]

@@ -65,7 +65,7 @@ def watch(place: Place, stop: Path) -> Callable[[], list[Seen]]:
     """Return work that reads until `stop` exists, and returns the distinct results in order."""
 
     def work() -> list[Seen]:
-        found: list[Seen] = []
+        views: list[Seen] = []
         done = False
         while not done:
             done = stop.exists()
@@ -75,17 +75,17 @@ def watch(place: Place, stop: Path) -> Callable[[], list[Seen]]:
                 continue
             columns = [table[name].to_pylist() for name in ("_ffq_step", "tag")]
             seen = Counter(zip(*columns, strict=True))
-            if not found or seen != found[-1]:
-                found.append(seen)
-        return found
+            if not views or seen != views[-1]:
+                views.append(seen)
+        return views
 
     return work
 
 
-def check_prefixes(found: Sequence[Seen], log: Sequence[Write]) -> None:
+def check_prefixes(views: Sequence[Seen], log: Sequence[Write]) -> None:
     """Check that each read saw a whole prefix of the log, and no prefix shrank."""
     newest = 0
-    for seen in found:
+    for seen in views:
         assert all(step for step, _ in seen), "rows that are in no step"
         last = max((step for step, _ in seen), default=0)
         assert last >= newest
@@ -104,8 +104,8 @@ def watched(place: Place, tmp_path: Path, work: Callable[[], None]) -> None:
         work()
     finally:
         stop.touch()
-        found = finish(reader)
-    check_prefixes(found, read_log(place))
+        views = finish(reader)
+    check_prefixes(views, read_log(place))
 
 
 def test_appends_at_once_all_become_steps_without_a_gap(

@@ -34,7 +34,7 @@ from ffq_spark.exchange.ledger import ledger
 from ffq_spark.exchange.ledger.compatibility import propose
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.ledger.sealing import AttemptOutput
-from ffq_spark.exchange.read.parts import read_parts
+from ffq_spark.exchange.read.serial_read import read_parts
 from ffq_spark.exchange.scan.snapshot import take_snapshot
 from ffq_spark.exchange.write.attempt_writer import write_attempt
 from ffq_spark.exchange.write.job import WriteJob

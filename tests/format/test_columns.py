@@ -59,12 +59,12 @@ def test_without_its_directory_a_part_is_what_arrow_writes() -> None:
 
 def test_the_directory_tells_each_piece() -> None:
     part, tail = encoded("none", [BATCH, BATCH])
-    found = ColumnDirectory.decode(memoryview(part)[-tail:], 3, len(part))
-    assert list(found.heads) == [1, 5] and found.bounds[-1] == len(part) - tail
-    for piece, (start, end) in enumerate(pairwise(found.bounds)):
-        assert found.is_true(piece, memoryview(part)[start:end])
-        assert not found.is_true(piece, memoryview(part)[start : end - 1])
-    keys = part[found.bounds[2] : found.bounds[3]]
+    directory = ColumnDirectory.decode(memoryview(part)[-tail:], 3, len(part))
+    assert list(directory.heads) == [1, 5] and directory.bounds[-1] == len(part) - tail
+    for piece, (start, end) in enumerate(pairwise(directory.bounds)):
+        assert directory.is_true(piece, memoryview(part)[start:end])
+        assert not directory.is_true(piece, memoryview(part)[start : end - 1])
+    keys = part[directory.bounds[2] : directory.bounds[3]]
     assert struct.unpack_from("<3q", keys) == (0, 1, 2)
 
 

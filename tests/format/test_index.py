@@ -48,9 +48,9 @@ def partition(batch: pa.RecordBatch, reduce: int) -> pa.RecordBatch:
 
 
 def created_at(place: Path) -> int:
-    found = re.search(rb'"created_at_ms": ([0-9]+),', (place / "index.json").read_bytes())
-    assert found
-    return int(found[1])
+    match = re.search(rb'"created_at_ms": ([0-9]+),', (place / "index.json").read_bytes())
+    assert match
+    return int(match[1])
 
 
 def test_version_1_index_is_byte_for_byte_as_ffq_writes_it(root: str) -> None:
@@ -124,8 +124,8 @@ def test_unknown_keys_are_ignored_and_a_missing_time_is_0() -> None:
     del document["created_at_ms"]
     document["later"] = {"a": [1]}
     document["partitions"][0]["later"] = None
-    found = MapTaskIndex.from_json(json.dumps(document).encode(), "index.json")
-    assert found == MapTaskIndex(AttemptId(7, 0, 3, 1), 0, (ENTRY,))
+    index = MapTaskIndex.from_json(json.dumps(document).encode(), "index.json")
+    assert index == MapTaskIndex(AttemptId(7, 0, 3, 1), 0, (ENTRY,))
 
 
 @pytest.mark.parametrize(
@@ -219,8 +219,10 @@ def entries(draw: st.DrawFn, reduce: int) -> IndexEntry:
     codec = draw(st.sampled_from([None, "none", "lz4", "zstd"]))
     if codec is None:
         return IndexEntry(reduce, file, size, count, batches)
-    found = tuple(draw(st.lists(chunks, max_size=3)))
-    return IndexEntry(reduce, file, size, count, batches, codec, draw(sizes), draw(sizes), found)
+    part_chunks = tuple(draw(st.lists(chunks, max_size=3)))
+    return IndexEntry(
+        reduce, file, size, count, batches, codec, draw(sizes), draw(sizes), part_chunks
+    )
 
 
 @st.composite

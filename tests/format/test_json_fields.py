@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from ffq_spark.format.json_fields import FieldTypeError, Limits, constructor_arguments, is_checked
+from ffq_spark.format.json_fields import (
+    FieldTypeError,
+    JsonLimits,
+    constructor_arguments,
+    is_checked,
+)
 
 
 @dataclass
@@ -73,7 +78,7 @@ def test_limits_hold_for_untrusted_documents_alone(document: dict[str, Any]) -> 
     constructor_arguments(Example, document)
     with pytest.raises(FieldTypeError):
         constructor_arguments(
-            Example, document, Limits(integers=range(8), list_items=2, object_items=1)
+            Example, document, JsonLimits(integers=range(8), list_items=2, object_items=1)
         )
 
 

@@ -39,11 +39,11 @@ def rows(draw: st.DrawFn, map_task: int, stats: bool) -> dict[str, Any]:
 def manifests(draw: st.DrawFn, stats: bool) -> list[pa.Table]:
     """Generate one manifest for each map task, with each partition at most once."""
     schema = manifest_schema(STATS if stats else ())
-    found = []
+    tables = []
     for map_task in range(draw(st.integers(0, 4))):
         parts = draw(st.lists(rows(map_task, stats), max_size=5, unique_by=lambda r: r["reduce"]))
-        found.append(pa.Table.from_pylist(parts, schema=schema))
-    return found
+        tables.append(pa.Table.from_pylist(parts, schema=schema))
+    return tables
 
 
 @given(st.booleans().flatmap(lambda stats: manifests(stats)))
@@ -58,11 +58,11 @@ def test_joining_keeps_every_part_and_orders_them_for_reading(data: Any, stats: 
     fields = STATS if stats else []
     joined = manifest.join(tables, fields)
     assert joined.schema == manifest_schema(fields)
-    found = joined.to_pylist()
-    order = [(row["reduce"], row["stage"], row["map_task"]) for row in found]
+    joined_rows = joined.to_pylist()
+    order = [(row["reduce"], row["stage"], row["map_task"]) for row in joined_rows]
     assert order == sorted(order)
     given_rows = [row for table in tables for row in table.to_pylist()]
-    assert sorted(map(repr, found)) == sorted(map(repr, given_rows))
+    assert sorted(map(repr, joined_rows)) == sorted(map(repr, given_rows))
 
 
 def one_part() -> pa.Table:

@@ -82,9 +82,9 @@ def test_every_payload_and_compression_decodes(
 ) -> None:
     encoder = Codec(batches[0].schema, *codec).encoder()
     part = encode(encoder, batches)
-    found = list(decode(part, "part", batches[0].schema))
-    assert [batch.num_rows for batch in found] == [batch.num_rows for batch in batches]
-    for batch, original in zip(found, batches, strict=True):
+    decoded = list(decode(part, "part", batches[0].schema))
+    assert [batch.num_rows for batch in decoded] == [batch.num_rows for batch in batches]
+    for batch, original in zip(decoded, batches, strict=True):
         assert batch.schema == original.schema
         assert texts(pa.table(batch)) == texts(pa.table(original))
     assert is_framed(part) == (codec[0] == "ffqs")

@@ -41,11 +41,11 @@ BODY = StepBody(
 attempts = st.dictionaries(st.integers(0, 50), st.integers(1, 3), max_size=20)
 st.register_type_strategy(Registered, attempts.map(Registered.of))
 steps = st.tuples(st.integers(1, 1 << 40), st.integers(0, 9), st.from_type(StepBody)).map(
-    lambda found: StepRecord(
-        step=found[0] + found[1],
+    lambda drawn: StepRecord(
+        step=drawn[0] + drawn[1],
         version=1,
-        base=found[0],
-        body=replace(found[2], mode="append" if found[1] else "replace"),
+        base=drawn[0],
+        body=replace(drawn[2], mode="append" if drawn[1] else "replace"),
     )
 )
 

@@ -32,21 +32,26 @@ def body(registered: Registered) -> StepBody:
 
 
 @given(attempts)
-def test_runs_name_the_same_attempts(found: dict[int, int]) -> None:
-    registered = Registered.of(found)
+def test_runs_name_the_same_attempts(attempt_by_task: dict[int, int]) -> None:
+    registered = Registered.of(attempt_by_task)
     assert {task: registered.get(task) for task in range(-1, 60)} == {
-        task: found.get(task) for task in range(-1, 60)
+        task: attempt_by_task.get(task) for task in range(-1, 60)
     }
-    assert body(registered).attempts == found
-    assert len(list(registered)) <= len(found)
+    assert body(registered).attempts == attempt_by_task
+    assert len(list(registered)) <= len(attempt_by_task)
 
 
 @given(attempts, st.sampled_from([None, 0, 2]), st.text())
-def test_runs_are_read_as_json_reads_them(found: dict[int, int], indent: int, text: str) -> None:
+def test_runs_are_read_as_json_reads_them(
+    attempt_by_task: dict[int, int], indent: int, text: str
+) -> None:
     """The runs are found within any text and with any indentation."""
-    runs = [list(run) for run in Registered.of(found)]
-    told = f'{text} "registered": [[7, 7, 7]]'
-    document = {"message": told, "step": {"stage": 0, "registered": runs, "manifest": told}}
+    runs = [list(run) for run in Registered.of(attempt_by_task)]
+    misleading = f'{text} "registered": [[7, 7, 7]]'
+    document = {
+        "message": misleading,
+        "step": {"stage": 0, "registered": runs, "manifest": misleading},
+    }
     rest, registered = take_registered(json.dumps(document, indent=indent).encode())
     if runs:
         assert registered is not None and [list(run) for run in registered] == runs

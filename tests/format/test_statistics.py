@@ -22,24 +22,24 @@ Bounds = dict[str, Any]
 
 def reference(values: Sequence[Any]) -> Bounds:
     """Compute min and max; None without values, or with values that have no plain order."""
-    there = [value for value in values if value is not None]
-    plain = [value for value in there if value == value]
+    present = [value for value in values if value is not None]
+    plain = [value for value in present if value == value]
     low = min(plain, key=order_key, default=None)
     high = max(plain, key=order_key, default=None)
-    if len(plain) < len(there) or (isinstance(high, float) and high == -INF):
+    if len(plain) < len(present) or (isinstance(high, float) and high == -INF):
         high = None
-    return {"min": low, "max": high, "nulls": len(values) - len(there)}
+    return {"min": low, "max": high, "nulls": len(values) - len(present)}
 
 
-def reference_merge(found: Sequence[Bounds], kind: pa.DataType) -> Bounds:
+def reference_merge(segments: Sequence[Bounds], kind: pa.DataType) -> Bounds:
     """Merge bounds; a float's bound that is unknown in one segment is unknown in the part."""
-    lows, highs = ([bounds[end] for bounds in found] for end in ("min", "max"))
+    lows, highs = ([bounds[end] for bounds in segments] for end in ("min", "max"))
     if not pa.types.is_floating(kind):
         lows, highs = ([end for end in ends if end is not None] for ends in (lows, highs))
     return {
         "min": None if None in lows else min(lows, key=order_key, default=None),
         "max": None if None in highs else max(highs, key=order_key, default=None),
-        "nulls": sum(bounds["nulls"] for bounds in found),
+        "nulls": sum(bounds["nulls"] for bounds in segments),
     }
 
 
@@ -68,10 +68,10 @@ def statistics_of(column: pa.Array, starts: Sequence[int]) -> pa.StructArray:
 @example((pa.array([None, -128, 127, 127, -128, None], pa.int8()), [0, 1, 2, 4]))
 def test_each_segment_has_the_bounds_of_its_values(case: tuple[pa.Array, list[int]]) -> None:
     column, starts = case
-    found = statistics_of(column, starts)
-    assert found.type == stats_type([pa.field("c", column.type)])
+    statistics = statistics_of(column, starts)
+    assert statistics.type == stats_type([pa.field("c", column.type)])
     expected = [{"c": reference(values)} for values in segments(column.to_pylist(), starts)]
-    assert found.to_pylist() == expected
+    assert statistics.to_pylist() == expected
 
 
 @given(cut_columns(), st.integers(1, 5))
@@ -96,9 +96,9 @@ def test_merged_segments_have_the_bounds_of_all_their_values(data: Any) -> None:
         column = data.draw(arrays(kind, min_size=1, max_size=6))
         runs.append(statistics_of(column, [0]))
         expected[group].append(reference(column.to_pylist()))
-    found = merge(pa.chunked_array(runs), np.array(groups, np.int64), count)
-    assert found.type == runs[0].type
-    assert found.to_pylist() == [{"c": reference_merge(part, kind)} for part in expected]
+    merged = merge(pa.chunked_array(runs), np.array(groups, np.int64), count)
+    assert merged.type == runs[0].type
+    assert merged.to_pylist() == [{"c": reference_merge(part, kind)} for part in expected]
 
 
 # --- choice of columns ------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from health_scene import flagged
 
 from ffq_spark.health.facts import Facts
-from ffq_spark.health.installed import check_packages, check_room, check_storage
+from ffq_spark.health.installed import check_disk_space, check_packages, check_storage
 
 
 def test_versions_are_compared() -> None:
@@ -18,8 +18,8 @@ def test_versions_are_compared() -> None:
 
 def test_spilling_needs_room_for_one_buffer_each() -> None:
     facts = Facts({"spark.master": "local[2]"})
-    assert list(check_room(facts, "/tmp", 512 << 20)) == []
-    assert [f.setting for f in check_room(facts, "/tmp", (512 << 20) - 1)] == ["/tmp"]
+    assert list(check_disk_space(facts, "/tmp", 512 << 20)) == []
+    assert [f.setting for f in check_disk_space(facts, "/tmp", (512 << 20) - 1)] == ["/tmp"]
 
 
 def test_a_storage_without_a_client_is_found() -> None:

@@ -33,7 +33,7 @@ def executed_nodes(query: Any) -> list[tuple[str, str]]:
 
 def nodes_in(plan: str) -> list[tuple[str, str]]:
     """Parse the nodes of a plan and its subqueries, without adaptive execution's initial plans."""
-    found = []
+    nodes = []
     skipped: int | None = None
     for line in plan.splitlines():
         depth = len(line) - len(line.lstrip(" :+-|"))
@@ -41,8 +41,8 @@ def nodes_in(plan: str) -> list[tuple[str, str]]:
             continue
         skipped = depth - 3 if "== Initial Plan ==" in line else None
         if skipped is None and (node := _NODE.match(line)):
-            found.append((node[1], node[2]))
-    return found
+            nodes.append((node[1], node[2]))
+    return nodes
 
 
 class Answer:
@@ -69,13 +69,15 @@ class Answer:
     @property
     def scans(self) -> list[int]:
         """The partitions of each scan of an exchange; 0 for a scan that is not partitioned."""
-        found = [rest for node, rest in self.plan if node == "FfqScan"]
-        return [int(m[1]) if (m := re.search(r" (\d+) partitions", rest)) else 0 for rest in found]
+        details = [rest for node, rest in self.plan if node == "FfqScan"]
+        return [
+            int(m[1]) if (m := re.search(r" (\d+) partitions", rest)) else 0 for rest in details
+        ]
 
 
 def scan_metrics(query: Any) -> list[dict[str, int]]:
     """Return the metrics of each scan of an exchange, after the query was run."""
-    found = []
+    metrics_of_scans = []
     pending = [query._jdf.queryExecution().executedPlan()]
     while pending:
         plan = pending.pop()
@@ -85,10 +87,12 @@ def scan_metrics(query: Any) -> list[dict[str, int]]:
         elif kind.endswith("QueryStageExec"):
             pending.append(plan.plan())
         elif kind == "FfqScanExec":
-            found.append({pair._1(): pair._2().value() for pair in _items(plan.metrics())})
+            metrics_of_scans.append(
+                {pair._1(): pair._2().value() for pair in _items(plan.metrics())}
+            )
         children = plan.children()
         pending += [children.apply(i) for i in reversed(range(children.size()))]
-    return found
+    return metrics_of_scans
 
 
 def shown_metrics(spark: Any) -> dict[str, str]:

@@ -158,13 +158,13 @@ class RandomTable:
     def options(self) -> dict[str, Any]:
         pick = self.random
         statistics = pick.choice(["all", "all", "auto", "none"])
-        found = {
+        chosen = {
             "keys": ",".join(key.name for key in self.keys),
             "partitions": pick.choice([1, 3, 16, 16]),
             "statistics": statistics,
             "layout": pick.choice(["parts", "packed"]),
         }
-        return {**found, **({"sortBy": self.keys[0].name} if pick.random() < 0.3 else {})}
+        return {**chosen, **({"sortBy": self.keys[0].name} if pick.random() < 0.3 else {})}
 
     def filters(self, count: int) -> list[str]:
         return [self._filter(self.random.choice([0, 0, 1, 2])) for _ in range(count)]
@@ -223,15 +223,15 @@ class RandomTable:
             return pick.choice(OF_K)
         column = pick.choice(self.columns)
         name, kind = column.sql, column.kind
-        found = [("COUNT(*)", "bigint"), (f"COUNT({name})", "bigint")]
+        functions = [("COUNT(*)", "bigint"), (f"COUNT({name})", "bigint")]
         if kind.startswith("struct"):
-            found += [(f"MIN({name}.a)", "int"), (f"MAX({name}.`b.c`)", "string")]
+            functions += [(f"MIN({name}.a)", "int"), (f"MAX({name}.`b.c`)", "string")]
         if kind in ORDERED:
-            found += [(f"MIN({name})", kind), (f"MAX({name})", kind)] * 2
-            found += [(f"COUNT(DISTINCT {name})", "bigint")]
+            functions += [(f"MIN({name})", kind), (f"MAX({name})", kind)] * 2
+            functions += [(f"COUNT(DISTINCT {name})", "bigint")]
         if kind.endswith("int"):
-            found += [(f"SUM(CAST({name} AS DECIMAL(38,0)))", "decimal(38,0)")]
-        return pick.choice(found)
+            functions += [(f"SUM(CAST({name} AS DECIMAL(38,0)))", "decimal(38,0)")]
+        return pick.choice(functions)
 
 
 def as_text(values: list[tuple[str, str]]) -> str:

@@ -29,7 +29,7 @@ def tables(
     spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
     folder = tmp_path_factory.mktemp("parity")
     frame = spark.range(0, 600, 1, 1).selectExpr("id % 70 AS k", "id AS v", "id % 3 AS g")
-    found = {}
+    pairs = {}
     for times, name in ((1, "once"), (APPENDS, "often")):
         buckets, exchanges = [], []
         for side in ("left", "right"):
@@ -41,9 +41,9 @@ def tables(
                 write(step, path, keys="k", partitions=8, sortBy="k")
             buckets.append(spark.table(table))
             exchanges.append(read(spark, path))
-        found[f"{name} bucketed"] = (buckets[0], buckets[1])
-        found[f"{name} exchange"] = (exchanges[0], exchanges[1])
-    yield found
+        pairs[f"{name} bucketed"] = (buckets[0], buckets[1])
+        pairs[f"{name} exchange"] = (exchanges[0], exchanges[1])
+    yield pairs
     for name in ("once", "often"):
         for side in ("left", "right"):
             spark.sql(f"DROP TABLE {name}_{side}")

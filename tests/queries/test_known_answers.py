@@ -104,8 +104,8 @@ def test_bounds_need_statistics_of_all_steps(spark: Any, tmp_path: Path) -> None
 def test_bounds_that_are_no_numbers_are_read(spark: Any, tmp_path: Path) -> None:
     root = str(tmp_path / "root")
     write(spark.sql("SELECT 1 AS k, DOUBLE('-Infinity') AS d"), root, keys="k", partitions=2)
-    found = read(spark, root).selectExpr("MIN(d)", "MAX(d)", "COUNT(d)", "MIN(k)").first()
-    assert tuple(found) == (float("-inf"), float("-inf"), 1, 1)
+    answers = read(spark, root).selectExpr("MIN(d)", "MAX(d)", "COUNT(d)", "MIN(k)").first()
+    assert tuple(answers) == (float("-inf"), float("-inf"), 1, 1)
 
 
 def test_weights_are_summed_before_rows_are_counted(spark: Any, tmp_path: Path) -> None:
@@ -148,10 +148,10 @@ def test_a_join_prunes_partitions_while_it_runs(spark: Any, tmp_path: Path, adap
     with conf(spark, spark_sql_adaptive_enabled=adaptive):
         joined = exchange.join(dimension, "k")
         for query in joined, joined.groupBy("k").count():
-            found = sorted(tuple(row) for row in query.collect())
+            joined_rows = sorted(tuple(row) for row in query.collect())
             other = big.join(names.where("name = 'name 7'"), "k")
             other = other if query is joined else other.groupBy("k").count()
-            assert found == sorted(tuple(row) for row in other.collect())
+            assert joined_rows == sorted(tuple(row) for row in other.collect())
             metrics = scan_metrics(query)[0]
             assert metrics["ffq_partitions_read"] == len(set(wanted))
             assert metrics["ffq_partitions_pruned"] == 32 - len(set(wanted))
@@ -217,16 +217,16 @@ def test_a_query_of_few_columns_reads_few_bytes(
     every = read(spark, root).selectExpr("SUM(k + " + " + ".join(names) + ")")
     some = read(spark, root).where("c3 % 2 = 1").selectExpr("SUM(c7)")
     by_key = read(spark, root).groupBy("k").agg({"c7": "max"}).selectExpr("SUM(`max(c7)`)")
-    found = []
+    sizes = []
     for query, answer in (
         (every, 20 * 799_980_000 + 171 * 40_000),
         (some, 400_120_000),
         (by_key, 800_260_000),
     ):
         assert query.collect()[0][0] == answer
-        found.append(sum(metrics["ffq_bytes"] for metrics in scan_metrics(query)))
-    assert 0.1 < found[1] / found[0] < 0.13
-    assert 0.1 < found[2] / found[0] < 0.13
+        sizes.append(sum(metrics["ffq_bytes"] for metrics in scan_metrics(query)))
+    assert 0.1 < sizes[1] / sizes[0] < 0.13
+    assert 0.1 < sizes[2] / sizes[0] < 0.13
 
 
 def test_a_name_that_looks_like_an_expression_answers_for_itself_alone(
@@ -251,10 +251,10 @@ def test_a_name_that_looks_like_an_expression_answers_for_itself_alone(
         exchange = read(spark, root)
         wide.createOrReplaceTempView("wide")
         exchange.createOrReplaceTempView("exchange")
-        found, expected = (
+        answers, expected = (
             dict(spark.sql(" UNION ALL ".join(asked).replace("{}", view)).collect())
             for view in ("exchange", "wide")
         )
         answer = Answer(exchange.selectExpr("MIN(`st.a`)", "MAX(`k + 1`)", "COUNT(`1`)"))
-    assert found == expected
+    assert answers == expected
     assert (answer.rows, answer.count("FfqScan")) == (["(100, 303, 4)"], 0)

@@ -101,8 +101,8 @@ def test_scans_sort_by_other_names_and_several_columns(
     for make in (renamed, ranked):
         answer = Answer(make(tables["c"]))
         assert answer.rows == rows(make(frame))
-        found = (answer.shuffles, answer.count("Sort"), answer.sorting)
-        assert found == (0, 0, 2 if make is renamed else 1), answer.plan
+        counts = (answer.shuffles, answer.count("Sort"), answer.sorting)
+        assert counts == (0, 0, 2 if make is renamed else 1), answer.plan
 
 
 def test_spark_sorts_what_a_filter_leaves(tables: dict[str, Any], frame: Any) -> None:
@@ -126,9 +126,9 @@ def test_spark_sorts_in_orders_that_scans_do_not_know(tables: dict[str, Any], fr
 
 def test_rows_come_in_the_order_that_is_promised(tables: dict[str, Any], aqe: None) -> None:
     """The plan omits the requested sort, and the rows still have the requested order."""
-    found = tables["a"].repartition(8, "k").sortWithinPartitions("k", "v").select("k", "v")
-    assert "FfqScan" in found._jdf.queryExecution().executedPlan().toString()
-    for partition in found.rdd.glom().collect():
+    arranged = tables["a"].repartition(8, "k").sortWithinPartitions("k", "v").select("k", "v")
+    assert "FfqScan" in arranged._jdf.queryExecution().executedPlan().toString()
+    for partition in arranged.rdd.glom().collect():
         keys = [(row.k is not None, row.k, row.v) for row in partition]
         assert keys == sorted(keys, key=lambda key: (key[0], key[1] or 0, key[2]))
 
@@ -157,8 +157,8 @@ def python_workers(spark: Any) -> set[int]:
 
 
 def children(process: int) -> set[int]:
-    lists = Path(f"/proc/{process}/task").glob("*/children")
-    return {int(child) for found in lists for child in found.read_text().split()}
+    files = Path(f"/proc/{process}/task").glob("*/children")
+    return {int(child) for file in files for child in file.read_text().split()}
 
 
 def test_tasks_that_end_early_keep_their_python_workers(spark: Any, tables: dict[str, Any]) -> None:

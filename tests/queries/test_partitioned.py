@@ -338,8 +338,8 @@ def test_streams_joined_with_an_exchange(
 ) -> None:
     write(frames["b"], root, keys="k", partitions=8)
     stream = spark.readStream.format("ffqshuffle").load(root)
-    found = stream.join(exchanges["a"].drop("g"), "k")
-    writer = found.writeStream.format("memory").queryName("joined").trigger(availableNow=True)
+    joined = stream.join(exchanges["a"].drop("g"), "k")
+    writer = joined.writeStream.format("memory").queryName("joined").trigger(availableNow=True)
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     query.awaitTermination()
     plan = nodes_in(query._jsq.streamingQuery().lastExecution().executedPlan().toString())

@@ -66,10 +66,10 @@ def filtered(child: Plan, condition: str) -> Plan:
 def joined(left: Plan, right: Plan, how: str, on: tuple[str, ...]) -> Plan:
     def run(t: dict[str, Any]) -> Any:
         other = right(t).select(*on, f.col("v").alias("w"))
-        found = left(t).join(other, list(on), how)
+        rows = left(t).join(other, list(on), how)
         if how in ("left_semi", "left_anti"):
-            return found.select(*COLUMNS)
-        return found.selectExpr("k", "g", "COALESCE(v, 1) * 3 + COALESCE(w, 7) AS v")
+            return rows.select(*COLUMNS)
+        return rows.selectExpr("k", "g", "COALESCE(v, 1) * 3 + COALESCE(w, 7) AS v")
 
     return run
 
@@ -77,8 +77,8 @@ def joined(left: Plan, right: Plan, how: str, on: tuple[str, ...]) -> Plan:
 def grouped(child: Plan, by: tuple[str, ...]) -> Plan:
     def run(t: dict[str, Any]) -> Any:
         others = [f.max(name).alias(name) for name in ("k", "g") if name not in by]
-        found = child(t).groupBy(*by).agg(f.sum("v").alias("v"), *others)
-        return found.select(*COLUMNS)
+        rows = child(t).groupBy(*by).agg(f.sum("v").alias("v"), *others)
+        return rows.select(*COLUMNS)
 
     return run
 

@@ -71,10 +71,10 @@ def make_views(spark: Any, folder: Path, table: RandomTable) -> None:
 
 def check_rows(spark: Any) -> None:
     """Compare all rows bit by bit."""
-    found, expected = (
+    actual, expected = (
         spark.table(name).orderBy("id").toArrow() for name in ("exchange", "parquet")
     )
-    assert [bits(column) for column in found.columns] == [bits(c) for c in expected.columns]
+    assert [bits(column) for column in actual.columns] == [bits(c) for c in expected.columns]
 
 
 def bits(column: pa.ChunkedArray) -> pa.Array:
@@ -91,17 +91,17 @@ def check_filters(spark: Any, table: RandomTable) -> None:
     columns = ", ".join(f"({f}) AS f{i}" for i, f in enumerate(filters))
     met = spark.sql(f"SELECT id, {columns} FROM parquet").collect()
     scans = (f"SELECT {i} AS number, id FROM exchange WHERE {f}" for i, f in enumerate(filters))
-    found = Counter(map(tuple, spark.sql(" UNION ALL ".join(scans)).collect()))
+    matches = Counter(map(tuple, spark.sql(" UNION ALL ".join(scans)).collect()))
     for number, condition in enumerate(filters):
         expected = Counter(row.id for row in met if row[f"f{number}"])
-        got = Counter({i: count for (of, i), count in found.items() if of == number})
+        got = Counter({i: count for (of, i), count in matches.items() if of == number})
         assert got == expected, condition
 
 
 def check_aggregates(spark: Any, table: RandomTable) -> None:
     queries = table.aggregates(AGGREGATES)
-    found, expected = ({i: Counter() for i in range(AGGREGATES)} for _ in range(2))
-    for name, into in (("exchange", found), ("parquet", expected)):
+    actual, expected = ({i: Counter() for i in range(AGGREGATES)} for _ in range(2))
+    for name, into in (("exchange", actual), ("parquet", expected)):
         parts = (
             f"SELECT {i} AS number, * FROM ({query.replace('{table}', name)})"
             for i, query in enumerate(queries)
@@ -109,13 +109,13 @@ def check_aggregates(spark: Any, table: RandomTable) -> None:
         for number, text in spark.sql(" UNION ALL ".join(parts)).collect():
             into[number][text] += 1
     for number, query in enumerate(queries):
-        assert found[number] == expected[number], query
+        assert actual[number] == expected[number], query
 
 
 def check_join(spark: Any, table: RandomTable) -> None:
     """Join with a filtered side that is broadcast, whose keys prune the scan at run time."""
     key, some = table.keys[0].sql, table.random.randint(0, 6)
-    found, expected = (
+    actual, expected = (
         Counter(
             map(
                 tuple,
@@ -127,4 +127,4 @@ def check_join(spark: Any, table: RandomTable) -> None:
         )
         for name in ("exchange", "parquet")
     )
-    assert found == expected, key
+    assert actual == expected, key

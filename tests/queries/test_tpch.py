@@ -68,9 +68,9 @@ def same(ours: Any, theirs: Any) -> bool:
     return bool(ours == theirs)
 
 
-def assert_same(found: list[Any], expected: list[Any], name: str) -> None:
-    assert len(found) == len(expected), name
-    for ours, theirs in zip(found, expected, strict=True):
+def assert_same(actual: list[Any], expected: list[Any], name: str) -> None:
+    assert len(actual) == len(expected), name
+    for ours, theirs in zip(actual, expected, strict=True):
         assert all(map(same, ours, theirs)), (name, ours, theirs)
 
 

@@ -26,10 +26,10 @@ Event = dict[str, Any]
 
 def wait_for(condition: Callable[[], Any]) -> Any:
     deadline = time.monotonic() + 60
-    while not (found := condition()):
+    while not (value := condition()):
         assert time.monotonic() < deadline, "it never came"
         time.sleep(0.02)
-    return found
+    return value
 
 
 class Steward:

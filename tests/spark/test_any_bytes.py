@@ -32,8 +32,8 @@ def written(spark: Any, texts: Any, request: Any, tmp_path_factory: Any) -> Any:
 
 
 def shown(frame: Any) -> list[tuple[Any, ...]]:
-    found = frame.selectExpr("hex(CAST(s AS BINARY))", "v").collect()
-    return sorted((row[0] or "null", row[1]) for row in found)
+    hex_rows = frame.selectExpr("hex(CAST(s AS BINARY))", "v").collect()
+    return sorted((row[0] or "null", row[1]) for row in hex_rows)
 
 
 def literal(value: bytes) -> str:
@@ -64,8 +64,8 @@ def test_the_least_and_the_greatest_are_sparks(spark: Any, texts: Any, root: str
     for condition in ("v % 8 IN (1, 4, 6)", "v % 8 < 7", "v >= -1"):
         some = texts.where(condition)
         write(some, root, "overwrite", keys="v", partitions=2, statistics="all")
-        found = read(spark, root).selectExpr(*columns)
-        assert found.collect() == some.selectExpr(*columns).collect()
+        bounds = read(spark, root).selectExpr(*columns)
+        assert bounds.collect() == some.selectExpr(*columns).collect()
 
 
 def test_joins_find_what_spark_finds(texts: Any, written: Any) -> None:

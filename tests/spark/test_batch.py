@@ -98,9 +98,9 @@ def test_appended_columns_are_found_by_name(spark: Any, root: str) -> None:
 def test_an_append_without_options_takes_the_exchanges_own(spark: Any, root: str) -> None:
     write(people(spark), root, keys="k,name", partitions=8, hash="spark")
     write(people(spark, 100), root)
-    found = read(spark, root, steps="2", metadataColumns="true")
-    assert found.where("_ffq_partition != PMOD(HASH(k, name), 8)").count() == 0
-    assert found.select("_ffq_partition").distinct().count() > 4
+    appended = read(spark, root, steps="2", metadataColumns="true")
+    assert appended.where("_ffq_partition != PMOD(HASH(k, name), 8)").count() == 0
+    assert appended.select("_ffq_partition").distinct().count() > 4
 
 
 def test_only_one_partition_needs_no_keys(spark: Any, root: str) -> None:
@@ -130,10 +130,10 @@ def test_partitions_are_read_alone(spark: Any, root: str) -> None:
 def test_columns_are_read_alone_and_in_their_given_order(spark: Any, root: str) -> None:
     df = people(spark)
     write(df, root, **KEYED)
-    found = read(spark, root, columns="name, id")
-    assert found.columns == ["name", "id"]
-    assert rows(found) == rows(df.select("name", "id"))
-    assert found.count() == 100
+    chosen = read(spark, root, columns="name, id")
+    assert chosen.columns == ["name", "id"]
+    assert rows(chosen) == rows(df.select("name", "id"))
+    assert chosen.count() == 100
     message = failure(lambda: read(spark, root, columns="nam"))
     assert "FFQ_COLUMN_MISSING" in message
     assert "'nam'" in message
@@ -143,10 +143,10 @@ def test_an_exchange_may_have_columns_of_these_names(spark: Any, root: str, tmp_
     """In a copy of an exchange with its metadata columns, they are ordinary columns."""
     write(people(spark), root, **KEYED)
     write(people(spark, 100), root)
-    found = read(spark, root, metadataColumns="true")
+    with_metadata = read(spark, root, metadataColumns="true")
     copy = str(tmp_path / "copy")
-    write(found, copy, **KEYED)
-    assert rows(read(spark, copy)) == rows(found)
+    write(with_metadata, copy, **KEYED)
+    assert rows(read(spark, copy)) == rows(with_metadata)
     assert {row[0] for row in read(spark, copy).select("_ffq_step").collect()} == {1, 2}
     message = failure(lambda: read(spark, copy, metadataColumns="true"))
     assert "FFQ_BAD_OPTION" in message
@@ -157,21 +157,21 @@ def test_metadata_columns_say_where_each_row_lies(spark: Any, root: str) -> None
     """Metadata columns name the part that contains the row."""
     write(people(spark), root, **KEYED)
     write(people(spark, 100), root, stage=5)
-    found = read(spark, root, metadataColumns="true").collect()
-    assert len(found) == 200
+    collected = read(spark, root, metadataColumns="true").collect()
+    assert len(collected) == 200
     names = ["step", "query", "map_task", "attempt", "reduce"]
     parts = {
         tuple(part[name] for name in names): part for part in Exchange(root).parts().to_pylist()
     }
     places = Counter(
         (r._ffq_step, r._ffq_query, r._ffq_map_task, r._ffq_attempt, r._ffq_partition)
-        for r in found
+        for r in collected
     )
     assert places == {place: part["rows"] for place, part in parts.items()}
     for (step, query, map_task, attempt, _), part in parts.items():
         stage = 0 if step == 1 else 5
         assert part["file"].startswith(f"shuffle/{query}/{stage}/{map_task}/{attempt}/part")
-    assert {row._ffq_step for row in found if row.id >= 100} == {2}
+    assert {row._ffq_step for row in collected if row.id >= 100} == {2}
     alone = read(spark, root, metadataColumns="true", columns="id").select("_ffq_step")
     assert alone.where("_ffq_step = 1").count() == 100
 
@@ -181,8 +181,8 @@ def test_a_query_is_read_by_its_number_and_registered_attempt(spark: Any, root: 
     write(people(spark, 100, tasks=1), root)
     (attempt,) = {a.attempt for a in Exchange(root).attempts() if a.query == 77}
     for choice in ("registered", "latest", "0", attempt):
-        found = read(spark, root, query=77, attempt=choice)
-        assert rows(found) == rows(people(spark)), choice
+        output = read(spark, root, query=77, attempt=choice)
+        assert rows(output) == rows(people(spark)), choice
     message = failure(lambda: read(spark, root, query=77, attempt=attempt + 1).collect())
     assert "FFQ_NOT_REGISTERED" in message
     assert "shuffle/77/0/0/" in message
@@ -203,9 +203,9 @@ def test_verify_decides_what_is_compared(spark: Any, root: str) -> None:
     part.put(data)
     assert "FFQ_CORRUPT_PART" in failure(lambda: read(spark, root).collect())
     for verify in ("counts", "none"):
-        found = read(spark, root, verify=verify)
-        assert found.count() == 100
-        assert rows(found) != rows(df)
+        damaged = read(spark, root, verify=verify)
+        assert damaged.count() == 100
+        assert rows(damaged) != rows(df)
 
 
 def test_read_tasks_follow_the_planning_options(spark: Any, root: str) -> None:
@@ -215,9 +215,9 @@ def test_read_tasks_follow_the_planning_options(spark: Any, root: str) -> None:
     parts = Exchange(root).parts()
 
     def tasks(**options: Any) -> int:
-        found = read(spark, root, **options)
-        assert rows(found) == rows(df)
-        return found.rdd.getNumPartitions()
+        frame = read(spark, root, **options)
+        assert rows(frame) == rows(df)
+        return frame.rdd.getNumPartitions()
 
     assert tasks() == 1
     assert tasks(minTasks=3) == 3
@@ -255,9 +255,9 @@ def test_parts_are_sorted_as_spark_sorts(spark: Any, root: str, buffer: str) -> 
         "CAST(HASH(id) AS STRING) AS name",
     ).cache()  # fmt: skip
     write(df, root, keys="k", partitions=4, sortBy="x,name", maxBufferBytes=buffer)
-    found = read(spark, root, metadataColumns="true").collect()
+    collected = read(spark, root, metadataColumns="true").collect()
     assert rows(read(spark, root)) == rows(df)
-    parts = itertools.groupby(found, lambda row: (row._ffq_map_task, row._ffq_partition))
+    parts = itertools.groupby(collected, lambda row: (row._ffq_map_task, row._ffq_partition))
     count = 0
     for _, part in parts:
         keys = [(r.x is not None, math.isnan(r.x or 0), _number(r.x), r.name) for r in part]

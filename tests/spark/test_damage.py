@@ -24,12 +24,12 @@ def frame(spark: Any) -> Any:
 @pytest.fixture(scope="module")
 def originals(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[Any, str]:
     """Write an exchange of two parts in each payload."""
-    found = {}
+    roots = {}
     for payload, compression in PAYLOADS:
         root = str(tmp_path_factory.mktemp("original") / "exchange")
         write(frame(spark), root, keys="k", partitions=2, payload=payload, compression=compression)
-        found[payload, compression] = root
-    return found
+        roots[payload, compression] = root
+    return roots
 
 
 @pytest.fixture(params=PAYLOADS, ids="-".join)

@@ -110,18 +110,18 @@ def frame(spark: Any) -> Any:
 def expected(frame: Any) -> dict[str, list[int]]:
     """Return the row numbers that match each filter, as Spark evaluates it in a column."""
     conditions = [f"{condition} AS `{name}`" for name, condition in FILTERS.items()]
-    found = frame.selectExpr("v AS `row`", *conditions).collect()
-    return {name: sorted(row["row"] for row in found if row[name]) for name in FILTERS}
+    evaluated = frame.selectExpr("v AS `row`", *conditions).collect()
+    return {name: sorted(row["row"] for row in evaluated if row[name]) for name in FILTERS}
 
 
 @pytest.fixture(scope="module")
 def roots(frame: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Write the same rows by every key, with statistics of all columns that support them."""
-    found = {}
+    root_by_keys = {}
     for key in KEYS:
-        found[key] = str(tmp_path_factory.mktemp("exchange") / "root")
-        write(frame, found[key], keys=key, partitions=16, statistics="all")
-    return found
+        root_by_keys[key] = str(tmp_path_factory.mktemp("exchange") / "root")
+        write(frame, root_by_keys[key], keys=key, partitions=16, statistics="all")
+    return root_by_keys
 
 
 def numbers(df: Any) -> list[int]:
@@ -220,9 +220,9 @@ def test_equality_on_the_key_opens_one_partition_only(spark: Any, frame: Any, ro
     partition = frame.selectExpr("PMOD(HASH(5), 16) AS p").first().p
     keep_only(root, partition)
     for condition in ("k = 5", "k <=> 5", "k IN (5)", "k = 5 AND v > 3"):
-        found = read(spark, root).where(condition)
-        assert rows(found) == rows(frame.where(condition))
-        assert found.count() == 3
+        filtered = read(spark, root).where(condition)
+        assert rows(filtered) == rows(frame.where(condition))
+        assert filtered.count() == 3
     for condition in ("k = 5 OR v = 17", "k > 5", "TRUE"):
         message = failure(read(spark, root).where(condition).collect)
         assert "FFQ_CORRUPT_PART" in message
@@ -274,10 +274,10 @@ def test_reads_are_planned_without_listing_data(
     """Planning lists only records, for any number of parts."""
     log = tmp_path / "listings"
     spark.dataSource.register(counting_source(str(log)))
-    found = spark.read.format("ffqcounting").load(roots["k"])
-    assert numbers(found) == list(range(600))
-    found = spark.read.format("ffqcounting").load(roots["k"])
-    assert numbers(found.where("k = 5")) == [5, 205, 405]
+    exchange = spark.read.format("ffqcounting").load(roots["k"])
+    assert numbers(exchange) == list(range(600))
+    exchange = spark.read.format("ffqcounting").load(roots["k"])
+    assert numbers(exchange.where("k = 5")) == [5, 205, 405]
     listed = log.read_text().split()
     assert "_ffq/steps" in listed
     assert [path for path in listed if path.startswith("shuffle")] == []
@@ -352,8 +352,8 @@ def test_without_the_plugin_old_days_do_not_prune(
     write(old_days, root, keys=key, partitions=16)
     bare = bare_source(spark)
     for condition in [c for c in OLD_FILTERS if c[0] == key and "1582-10-15" not in c][::2]:
-        found = spark.read.format(bare).option("pruneByFilters", "true").load(root)
-        assert numbers(found.where(condition)) == numbers(old_days.where(condition)), condition
+        exchange = spark.read.format(bare).option("pruneByFilters", "true").load(root)
+        assert numbers(exchange.where(condition)) == numbers(old_days.where(condition)), condition
 
 
 @pytest.mark.usefixtures("pushdown")

@@ -35,8 +35,8 @@ def keys(spark: Any, root: str) -> list[int]:
 
 
 def epochs(root: str) -> list[tuple[int, int]]:
-    found = [step.body.stream for step in Exchange(root).steps()]
-    return [(stream.epoch, stream.batch) for stream in found if stream]
+    streams = [step.body.stream for step in Exchange(root).steps()]
+    return [(stream.epoch, stream.batch) for stream in streams if stream]
 
 
 def test_a_fresh_checkpoint_is_refused_until_it_takes_the_stream_over(

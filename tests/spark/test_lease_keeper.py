@@ -83,11 +83,11 @@ def test_a_root_whose_write_was_refused_stays_as_it_was(
 ) -> None:
     """Spark runs a refused write for a while: its planning, and the shuffles below it."""
     keeper.add(root, {})
-    keeper.opened(root, QUERY)
+    keeper.start_renewing(root, QUERY)
     for _ in range(3):
         keeper.beat()
         wait_for(lambda: keeper._roots[root]._thread is None)
-    keeper.settled(root, QUERY)
+    keeper.stop_renewing(root, QUERY)
     keeper.release()
     assert storage.begun == [] and not Path(root).exists()
 
@@ -96,7 +96,7 @@ def test_a_lease_is_renewed_from_the_beat_after_a_write_took_it(
     storage: Storage, keeper: LeaseKeeper, root: str
 ) -> None:
     keeper.add(root, {})
-    keeper.opened(root, QUERY)
+    keeper.start_renewing(root, QUERY)
     take_lease(Store(root), APP, 5)
     keeper.beat()
     wait_for(lambda: leases.read(Store(root), APP).seconds == 30)
@@ -106,7 +106,7 @@ def test_a_damaged_lease_is_replaced(storage: Storage, keeper: LeaseKeeper, root
     store = Store(root)
     store.write(paths.lease(APP), [b"{"])
     keeper.add(root, {})
-    keeper.opened(root, QUERY)
+    keeper.start_renewing(root, QUERY)
     wait_for(lambda: storage.renewals)
     assert leases.read(store, APP) is not None
 
@@ -115,14 +115,14 @@ def test_only_roots_with_open_queries_are_renewed(
     storage: Storage, keeper: LeaseKeeper, roots: list[str]
 ) -> None:
     one, other = roots
-    keeper.opened(one, QUERY)
-    keeper.opened(one, QUERY + 1)
+    keeper.start_renewing(one, QUERY)
+    keeper.start_renewing(one, QUERY + 1)
     wait_for(lambda: storage.renewals)
-    keeper.settled(one, QUERY)
+    keeper.stop_renewing(one, QUERY)
     before = len(storage.renewals)
     keeper.beat()
     wait_for(lambda: len(storage.renewals) > before)
-    keeper.settled(one, QUERY + 1)
+    keeper.stop_renewing(one, QUERY + 1)
     keeper.release()
     storage.renewals.clear()
     keeper.beat()
@@ -134,10 +134,10 @@ def test_a_root_whose_storage_hangs_delays_no_other(
 ) -> None:
     hanging, other = roots
     free = storage.block(hanging)
-    keeper.opened(hanging, QUERY)
+    keeper.start_renewing(hanging, QUERY)
     wait_for(lambda: storage.begun == [hanging])
     for beats in range(1, 4):
-        keeper.opened(other, QUERY) if beats == 1 else keeper.beat()
+        keeper.start_renewing(other, QUERY) if beats == 1 else keeper.beat()
         wait_for(lambda beats=beats: storage.renewals.count(other) == beats)
     assert storage.begun.count(hanging) == 1, "a beat must not start a second renewal of a root"
     free.set()
@@ -155,7 +155,7 @@ def test_a_renewal_that_fails_is_tried_again_on_the_next_beat(
 ) -> None:
     root = roots[0]
     storage.broken.add(root)
-    keeper.opened(root, QUERY)
+    keeper.start_renewing(root, QUERY)
     wait_for(lambda: "was not renewed: out of order" in caplog.text)
     storage.broken.clear()
     keeper.beat()
@@ -197,14 +197,14 @@ def test_no_renewal_restores_a_released_lease(
     """A renewal is running while the leases are released, and beats come afterwards."""
     root = roots[0]
     free = storage.block(root)
-    keeper.opened(root, QUERY)
+    keeper.start_renewing(root, QUERY)
     wait_for(lambda: storage.begun == [root])
     monkeypatch.setattr(lease_keeper, "_JOIN_SECONDS", 60)
     threading.Timer(0.2, free.set).start()
     keeper.release()
     assert storage.renewals == [root], "the release must wait for the running renewal"
     keeper.beat()
-    keeper.opened(root, QUERY)
+    keeper.start_renewing(root, QUERY)
     assert leases.read(Store(root), APP) is None and storage.begun == [root]
 
 

@@ -123,8 +123,8 @@ def test_rows_are_written_to_the_partition_spark_computes(
     df = keyed.select("id", *keys)
     write(df, root, keys=",".join(keys), partitions=PARTITIONS)
     assert rows(read(spark, root)) == rows(df)
-    found = read(spark, root, metadataColumns="true")
-    places = found.selectExpr("_ffq_partition", spark_place(keys, PARTITIONS)).collect()
+    with_partitions = read(spark, root, metadataColumns="true")
+    places = with_partitions.selectExpr("_ffq_partition", spark_place(keys, PARTITIONS)).collect()
     assert len(places) == ROWS
     assert [place for place in places if place[0] != place[1]] == []
     distinct = len(set(places))
@@ -200,6 +200,6 @@ def test_rows_placed_by_ffqs_hash_are_found_by_lookup(
     for row in written[::6]:
         key = tuple(row[name] for name in keys)
         wanted = sorted(r["id"] for r in written if tuple(r[name] for name in keys) == key)
-        found = exchange.lookup(key, metadata_columns=True)
-        assert sorted(found["id"].to_pylist()) == wanted
-        assert len(set(found["_ffq_partition"].to_pylist())) == 1
+        table = exchange.lookup(key, metadata_columns=True)
+        assert sorted(table["id"].to_pylist()) == wanted
+        assert len(set(table["_ffq_partition"].to_pylist())) == 1

@@ -37,8 +37,8 @@ def round_trip(spark, root, **options):
     df = spark.range(0, 100).selectExpr("id", "id % 17 AS k")
     writer = df.write.format("ffqshuffle").mode("append").options(keys="k", partitions=4, **options)
     writer.save(root)
-    found = spark.read.format("ffqshuffle").load(root)
-    return sorted(row.id for row in found.where("k = 5").collect())
+    exchange = spark.read.format("ffqshuffle").load(root)
+    return sorted(row.id for row in exchange.where("k = 5").collect())
 
 def answer(**values):
     print(json.dumps(values))
@@ -69,10 +69,10 @@ def run(command: list[str], script: str, directory: Path, **environment: str) ->
 
 def test_a_connect_session_writes_and_reads(tmp_path: Path) -> None:
     """A Connect client, without a JVM, uses the source by name, and its conf after `register`."""
-    roots = [str(tmp_path / name) for name in ("found", "registered")]
+    roots = [str(tmp_path / name) for name in ("by_name", "registered")]
     script = f"""
 spark = local(SparkSession.builder.remote("local[2]")).getOrCreate()
-found = round_trip(spark, {roots[0]!r})
+by_name = round_trip(spark, {roots[0]!r})
 spark.conf.set("spark.ffq.payload", "ffqs")
 ffq.register(spark)
 registered = round_trip(spark, {roots[1]!r})
@@ -81,12 +81,12 @@ try:
     error = ""
 except Exception as raised:
     error = str(raised)
-answer(kind=type(spark).__module__, found=found, registered=registered, error=error)
+answer(kind=type(spark).__module__, by_name=by_name, registered=registered, error=error)
 spark.stop()
 """
     answered = run([sys.executable], script, tmp_path)
     assert "connect" in answered["kind"]
-    assert answered["found"] == answered["registered"] == WANTED
+    assert answered["by_name"] == answered["registered"] == WANTED
     assert "FFQ_UNKNOWN_OPTION" in answered["error"]
     payloads = [_heads(root) == {b"FFQS"} for root in roots]
     assert payloads == [False, True]
@@ -170,13 +170,13 @@ def test_a_zip_of_the_package_is_enough(tmp_path: Path) -> None:
     script = f"""
 spark = local(SparkSession.builder).getOrCreate()
 ffq.register(spark)
-answer(found=round_trip(spark, {root!r}), file=ffq.__file__)
+answer(ids=round_trip(spark, {root!r}), file=ffq.__file__)
 spark.stop()
 """
     command = [*spark_submit(), "--py-files", str(archive)]
     pythons = {"PYSPARK_PYTHON": interpreter, "PYSPARK_DRIVER_PYTHON": interpreter}
     answered = run(command, script, tmp_path, **pythons, PYTHONPATH="")
-    assert answered["found"] == WANTED
+    assert answered["ids"] == WANTED
     assert str(REPOSITORY) not in answered["file"]
     assert "ffq_spark.zip" in answered["file"]
 
@@ -188,9 +188,9 @@ def test_configure_works_where_spark_submit_started_the_jvm(tmp_path: Path) -> N
     script = f"""
 spark = ffq.configure(local(SparkSession.builder)).getOrCreate()
 answer(conf={{name: spark.conf.get(name) for name in ffq.recommended_conf()}},
-       found=round_trip(spark, {root!r}))
+       ids=round_trip(spark, {root!r}))
 spark.stop()
 """
     answered = run([*spark_submit(), "--conf", f"{given}=false"], script, tmp_path)
-    assert answered["found"] == WANTED
+    assert answered["ids"] == WANTED
     assert answered["conf"] == {given: "false"}

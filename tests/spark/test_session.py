@@ -24,12 +24,12 @@ def frame(spark: Any) -> Any:
 
 def codecs(root: str) -> set[str]:
     """Return the compression codecs in the indexes of all map tasks."""
-    found = set()
+    used = set()
     for name in files(root, "shuffle"):
         if name.endswith("index.json"):
             index = json.loads(Path(root, name).read_text())
-            found |= {entry["codec"] for entry in index["partitions"]}
-    return found
+            used |= {entry["codec"] for entry in index["partitions"]}
+    return used
 
 
 def in_thread(work: Callable[[], Any]) -> Any:
@@ -147,8 +147,8 @@ def test_an_object_store_is_reached_by_storage_options(spark: Any, s3: Any, buck
     assert rows(read(spark, bucket, **options)) == rows(frame(spark).union(frame(spark)))
     write(frame(spark), bucket, mode="overwrite", **options)
     assert rows(read(spark, bucket, **options)) == rows(frame(spark))
-    found = read(spark, bucket, **options).where("k = 5")
-    assert rows(found) == rows(frame(spark).where("k = 5"))
+    filtered = read(spark, bucket, **options).where("k = 5")
+    assert rows(filtered) == rows(frame(spark).where("k = 5"))
     exchange = ffq.Exchange(bucket, s3.storage_options)
     assert exchange.read().read_all().num_rows == 100
     assert exchange.verify().ok
@@ -172,9 +172,9 @@ def test_the_secret_appears_nowhere(
 
     options = s3.spark_options
     write(frame(spark), bucket, **KEYED, **options)
-    found = read(spark, bucket, **options).where("k = 5")
-    found.explain(True)
-    found.explain("formatted")
+    filtered = read(spark, bucket, **options).where("k = 5")
+    filtered.explain(True)
+    filtered.explain("formatted")
     plan = capsys.readouterr().out
     assert "ffqshuffle" in plan
     assert s3.secret not in plan

@@ -33,9 +33,13 @@ PLUGIN = dict(zip(PLUGIN_SETTINGS, ["python3", "20", "false", "1h", "1d", "true"
 
 def declared(kind: str, *, per_call: bool) -> dict[str, str]:
     """Return the declared options of one kind, each with a valid value."""
-    found = [field.metadata for (purpose, _), (_, field) in DECLARED.items() if purpose == kind]
+    declarations = [
+        field.metadata for (purpose, _), (_, field) in DECLARED.items() if purpose == kind
+    ]
     return {
-        one["name"]: VALUES[kind, one["name"]][0] for one in found if one["per_call"] == per_call
+        one["name"]: VALUES[kind, one["name"]][0]
+        for one in declarations
+        if one["per_call"] == per_call
     }
 
 
@@ -56,7 +60,7 @@ def session(spark: Any) -> Iterator[Any]:
     jvm.setActiveSession(spark._jsparkSession)
 
 
-def settle(session: Any, *several: dict[str, str]) -> None:
+def set_all(session: Any, *several: dict[str, str]) -> None:
     for settings in several:
         for name, value in settings.items():
             session.conf.set(f"spark.ffq.{name}", value)
@@ -78,7 +82,7 @@ def test_a_session_may_hold_every_declared_option(
     session: Any, new_root: Any, tmp_path: Path
 ) -> None:
     """Writes, reads and streams use their own settings and ignore those of single calls."""
-    settle(session, CALLS, SERVES, PLUGIN, READS, WRITES)
+    set_all(session, CALLS, SERVES, PLUGIN, READS, WRITES)
     keyed, plain, followed = new_root(), new_root(), new_root()
     write(frame(session), keyed, **KEYED)
     ffq.register(session)
@@ -108,12 +112,12 @@ def test_each_option_counts_from_a_session_where_it_is_declared(
     assert jar_options[name] == ("write" if name in session_options(WriteOptions) else "")
     for purpose, kind in (("read", ReadOptions), ("write", WriteOptions)):
         text, value, _ = VALUES.get((purpose, name), ("any", None, ()))
-        found = kind.resolve({}, {setting: text}, {})
+        options = kind.resolve({}, {setting: text}, {})
         if name in session_options(kind):
             (field,) = (f.name for f in kind.declared() if f.metadata["name"] == name)
-            assert getattr(found, field) == value
+            assert getattr(options, field) == value
         else:
-            assert found == kind.resolve({}, {}, {})
+            assert options == kind.resolve({}, {}, {})
 
 
 def test_the_plugins_own_settings_are_declared_and_read(jar_options: dict[str, str]) -> None:
@@ -131,7 +135,7 @@ def test_the_plugins_own_settings_are_declared_and_read(jar_options: dict[str, s
 
 def test_a_misspelt_setting_is_refused_by_its_full_name(session: Any, root: str) -> None:
     """Writes and `register` refuse it. The error omits the value, which may be a secret."""
-    settle(session, {"verfy": "hidden"})
+    set_all(session, {"verfy": "hidden"})
     message = failure(lambda: write(frame(session), root, **KEYED))
     with pytest.raises(UnknownOption) as caught:
         ffq.register(session)

@@ -83,20 +83,20 @@ def test_the_secrets_of_an_application_are_found_nowhere(
     assert "spark.ffq.storage.key" in printed
     if plugin:
         assert printed.count("FFQ_STORE_FAILED") >= 2 and "FFQ_UNKNOWN_OPTION" in printed
-    found = {"the output": printed}
+    texts = {"the output": printed}
     for path in tmp_path.rglob("*"):
         if path.is_file():
-            found[str(path.relative_to(tmp_path))] = path.read_bytes().decode("latin-1")
-    events = [text for name, text in found.items() if name.startswith("events/")]
+            texts[str(path.relative_to(tmp_path))] = path.read_bytes().decode("latin-1")
+    events = [text for name, text in texts.items() if name.startswith("events/")]
     assert "storage.key" in "".join(events) and "SQLExecutionStart" in "".join(events)
-    assert not plugin or any(name.startswith("checkpoint/offsets/") for name in found)
+    assert not plugin or any(name.startswith("checkpoint/offsets/") for name in texts)
     bucket = s3fs.S3FileSystem(**s3.storage_options, skip_instance_cache=True)
     for name in bucket.find(f"{s3.bucket}", prefix=tmp_path.name):
-        found[name] = bucket.cat_file(name).decode("latin-1")
-    assert sum("/_ffq/" in name for name in found) > 5
+        texts[name] = bucket.cat_file(name).decode("latin-1")
+    assert sum("/_ffq/" in name for name in texts) > 5
     for secret in (s3.key, s3.secret, WRONG):
-        told = {name: _around(text, secret) for name, text in found.items() if secret in text}
-        assert told == {}
+        leaks = {name: _around(text, secret) for name, text in texts.items() if secret in text}
+        assert leaks == {}
 
 
 def _around(text: str, secret: str) -> str:

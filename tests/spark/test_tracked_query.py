@@ -20,7 +20,7 @@ def test_an_open_query_needs_storage_until_it_is_canceled(query: TrackedQuery) -
     assert query.needs_storage
 
 
-def test_an_ended_query_needs_storage_twice_unless_it_is_settled(query: TrackedQuery) -> None:
+def test_an_ended_query_needs_storage_twice_unless_it_is_closed(query: TrackedQuery) -> None:
     """Storage is read once at the end, and once when no late task can begin the query any more."""
     query.ended_ms = 1
     assert query.needs_storage
@@ -28,12 +28,12 @@ def test_an_ended_query_needs_storage_twice_unless_it_is_settled(query: TrackedQ
     assert not query.needs_storage
     query.beats_left = 0
     assert query.needs_storage
-    query.is_settled = True
+    query.is_closed = True
     assert not query.needs_storage
 
 
-def test_a_settled_query_is_done_after_late_beats_and_late_events(query: TrackedQuery) -> None:
-    query.ended_ms, query.is_settled = 1, True
+def test_a_closed_query_is_done_after_late_beats_and_late_events(query: TrackedQuery) -> None:
+    query.ended_ms, query.is_closed = 1, True
     assert not query.is_done
     query.beats_left = 0
     assert query.is_done
@@ -42,7 +42,7 @@ def test_a_settled_query_is_done_after_late_beats_and_late_events(query: Tracked
 
 
 def test_a_reopened_query_is_open_again(query: TrackedQuery) -> None:
-    query.ended_ms, query.was_searched, query.is_settled, query.beats_left = 1, True, True, 0
+    query.ended_ms, query.was_searched, query.is_closed, query.beats_left = 1, True, True, 0
     query.reopen()
     assert query.needs_storage and not query.is_done
     assert query.ended_ms is None and query.beats_left == LATE_BEATS

@@ -110,9 +110,9 @@ def test_a_column_comes_back_as_it_was_written(spark: Any, root: str, kind: str)
     df = columns(spark, [kind])
     assert df.schema["v"].dataType.simpleString() == kind
     write(df, root, keys="id", partitions=4)
-    found = read(spark, root)
-    assert loose_schema(found) == loose_schema(df)
-    assert rows(found) == rows(df)
+    exchange = read(spark, root)
+    assert loose_schema(exchange) == loose_schema(df)
+    assert rows(exchange) == rows(df)
     assert rows(read(spark, root, columns="v")) == rows(df.select("v"))
     assert Exchange(root).verify().ok
 
@@ -189,11 +189,11 @@ def test_timestamps_are_instants_in_any_session_time_zone(
         write(df, root, keys="t", partitions=4)
         wanted = df.selectExpr("h", "UNIX_MICROS(t)", "CAST(n AS STRING)").collect()
     with conf(spark, zone, read_zone):
-        found = read(spark, root)
-        moments = found.selectExpr("h", "UNIX_MICROS(t)", "CAST(n AS STRING)")
+        exchange = read(spark, root)
+        moments = exchange.selectExpr("h", "UNIX_MICROS(t)", "CAST(n AS STRING)")
         assert sorted(moments.collect()) == sorted(wanted)
         # The literal names its zone, so it matches only if the instants are right.
-        assert found.where("t = TIMESTAMP'2024-11-03 05:30:00 UTC' - INTERVAL 30 MINUTE").count()
+        assert exchange.where("t = TIMESTAMP'2024-11-03 05:30:00 UTC' - INTERVAL 30 MINUTE").count()
 
 
 @pytest.mark.parametrize("writing", ["true", "false"])
@@ -212,10 +212,10 @@ def test_large_and_small_arrow_types_hold_the_same_rows(
         write(df, root, keys="s,b", partitions=4)
         write(df, root)
     with conf(spark, large, reading):
-        found = read(spark, root)
-        assert loose_schema(found) == loose_schema(df)
-        assert rows(found) == rows(df.union(df))
-        assert found.where("s = '7'").count() == 2
+        exchange = read(spark, root)
+        assert loose_schema(exchange) == loose_schema(df)
+        assert rows(exchange) == rows(df.union(df))
+        assert exchange.where("s = '7'").count() == 2
 
 
 def test_char_and_varchar_columns_of_a_table_keep_their_declared_type(
@@ -230,9 +230,9 @@ def test_char_and_varchar_columns_of_a_table_keep_their_declared_type(
     df = spark.table("chars")
     assert "char(5)" in df.schema.json()
     write(df, root, keys="c", partitions=4)
-    found = read(spark, root)
-    assert loose_schema(found) == loose_schema(df)
-    assert rows(found) == rows(df)
+    exchange = read(spark, root)
+    assert loose_schema(exchange) == loose_schema(df)
+    assert rows(exchange) == rows(df)
 
 
 @pytest.mark.parametrize("kind", ["char(5)", "varchar(5)"])
@@ -258,10 +258,10 @@ def test_metadata_and_unusual_names_of_columns_are_kept(spark: Any, root: str) -
                                       for i, n in enumerate(names)))  # fmt: skip
     df = df.withMetadata("a b", {"comment": "why", "nested": {"n": 1}})
     write(df, root, keys="c.d,日本", partitions=4, sortBy="a b")
-    found = read(spark, root)
-    assert loose_schema(found) == loose_schema(df)
-    assert rows(found) == rows(df)
-    assert rows(found.where("`c.d` = 5 AND `日本` = 6")) == rows(df.where("`c.d` = 5"))
+    exchange = read(spark, root)
+    assert loose_schema(exchange) == loose_schema(df)
+    assert rows(exchange) == rows(df)
+    assert rows(exchange.where("`c.d` = 5 AND `日本` = 6")) == rows(df.where("`c.d` = 5"))
 
 
 def test_user_defined_types_come_back_as_their_own_objects(spark: Any, root: str) -> None:
@@ -278,9 +278,9 @@ def test_user_defined_types_come_back_as_their_own_objects(spark: Any, root: str
         ["id", "vector", "point"],
     )
     write(df, root, keys="id", partitions=4)
-    found = read(spark, root)
-    assert loose_schema(found) == loose_schema(df)
-    assert rows(found) == rows(df)
+    exchange = read(spark, root)
+    assert loose_schema(exchange) == loose_schema(df)
+    assert rows(exchange) == rows(df)
 
 
 def test_a_user_defined_type_that_cannot_be_read_again_is_refused(spark: Any, root: str) -> None:
@@ -355,9 +355,9 @@ def test_an_empty_frame_is_a_step_with_columns_and_no_parts(
     write(df, root, keys="id", partitions=4)
     (step,) = Exchange(root).steps()
     assert (step.body.rows, step.body.parts) == (0, 0)
-    found = read(spark, root)
-    assert found.schema.simpleString() == "struct<id:bigint,s:string,a:array<int>>"
-    assert found.collect() == []
+    exchange = read(spark, root)
+    assert exchange.schema.simpleString() == "struct<id:bigint,s:string,a:array<int>>"
+    assert exchange.collect() == []
     more = spark.range(5).selectExpr("id", "'' AS s", "ARRAY(1) AS a")
     write(more, root)
     assert rows(read(spark, root)) == rows(more)

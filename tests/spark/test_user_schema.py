@@ -53,9 +53,9 @@ def test_a_schema_cannot_forbid_nulls_inside(spark: Any, nested: str) -> None:
     assert strict.schema.json() == loose_schema(strict)
     assert [row.k for row in strict.where("s.a IS NULL").orderBy("k").collect()] == [2, 3]
     assert [row.k for row in strict.where("m['x'].c IS NULL").orderBy("k").collect()] == [2, 3]
-    found = {row.k: row.asDict(True) for row in strict.collect()}
-    assert found == {row.k: row.asDict(True) for row in read(spark, nested).collect()}
-    assert found[2] == {"k": 2, "s": {"a": None, "l": [{"b": None}]}, "m": {"x": {"c": None}}}
+    row_by_key = {row.k: row.asDict(True) for row in strict.collect()}
+    assert row_by_key == {row.k: row.asDict(True) for row in read(spark, nested).collect()}
+    assert row_by_key[2] == {"k": 2, "s": {"a": None, "l": [{"b": None}]}, "m": {"x": {"c": None}}}
 
 
 def test_a_stream_s_schema_cannot_forbid_nulls(spark: Any, nested: str, tmp_path: Path) -> None:
@@ -70,8 +70,8 @@ def test_a_stream_s_schema_cannot_forbid_nulls(spark: Any, nested: str, tmp_path
         .start(target)
     )
     query.awaitTermination()
-    found = sorted(tuple(row) for row in read(spark, target).collect())
-    assert found == [(1, False, False, False), (2, True, False, True), (3, True, True, True)]
+    copied = sorted(tuple(row) for row in read(spark, target).collect())
+    assert copied == [(1, False, False, False), (2, True, False, True), (3, True, True, True)]
 
 
 def test_without_the_plugin_a_null_that_a_schema_forbids_is_an_error(

@@ -42,14 +42,14 @@ def counted(frame: Any) -> list[Any]:
         for batch in batches:
             yield pa.record_batch({"n": [batch.num_rows], "bytes": [batch.nbytes]})
 
-    found: list[Any] = frame.mapInArrow(count, "n LONG, bytes LONG").collect()
-    return found
+    counts: list[Any] = frame.mapInArrow(count, "n LONG, bytes LONG").collect()
+    return counts
 
 
 def test_a_job_of_the_users_has_batches_of_sparks_own_size(spark: Any) -> None:
-    found = counted(wide(spark, 300, 280_000))
-    assert sum(row.n for row in found) == 300
-    assert max(row.bytes for row in found) <= (64 << 20) + 300_000
+    batches = counted(wide(spark, 300, 280_000))
+    assert sum(row.n for row in batches) == 300
+    assert max(row.bytes for row in batches) <= (64 << 20) + 300_000
 
 
 @pytest.mark.soak
@@ -113,12 +113,12 @@ def test_a_batch_is_bounded_in_bytes(spark: Any, root: str, watched: Path, kind:
     frame = spark.range(0, count, 1, 1).selectExpr("id AS k").where("k >= 0")
     frame = frame.selectExpr("k", column) if column != "k" else frame
     write(frame, root, keys="k", partitions=2)
-    found = sizes(watched)
-    assert sum(number for number, _ in found) == count
+    batch_sizes = sizes(watched)
+    assert sum(number for number, _ in batch_sizes) == count
     largest_row = 200_000
-    assert max(size for _, size in found) <= BATCH_BYTES + largest_row
+    assert max(size for _, size in batch_sizes) <= BATCH_BYTES + largest_row
     # All batches but the last are at least a quarter of the limit.
-    assert min([size for _, size in found[:-1]], default=BATCH_BYTES) >= BATCH_BYTES // 4
+    assert min([size for _, size in batch_sizes[:-1]], default=BATCH_BYTES) >= BATCH_BYTES // 4
 
 
 def test_the_batches_of_a_stream_are_bounded_too(

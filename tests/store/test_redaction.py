@@ -36,17 +36,17 @@ QUOTED = "Zebra%2FQuartz%2B7719"
     ids=str,
 )
 def test_a_secret_is_scrubbed_wherever_it_is_given(options: dict[str, Any]) -> None:
-    for told in (SECRET, QUOTED, f"https://host/?sig={SECRET}&x=1", f"AccountKey={SECRET};"):
-        found = scrub(f"refused: {told}!", options)
-        assert found.startswith("refused: ") and "***" in found
-        assert SECRET not in found and QUOTED not in found
+    for message in (SECRET, QUOTED, f"https://host/?sig={SECRET}&x=1", f"AccountKey={SECRET};"):
+        scrubbed = scrub(f"refused: {message}!", options)
+        assert scrubbed.startswith("refused: ") and "***" in scrubbed
+        assert SECRET not in scrubbed and QUOTED not in scrubbed
 
 
 LINES = "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0B\n-----END KEY-----\n"
 
 
 @pytest.mark.parametrize(
-    ("options", "told", "hidden"),
+    ("options", "message", "hidden"),
     [
         ({"token": 771977197719}, "no such token: 771977197719", "771977197719"),
         ({"auth": f"Bearer {SECRET}"}, f"token {SECRET} has expired", SECRET),
@@ -57,9 +57,9 @@ LINES = "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0B\n-----END KEY-----\n"
     ],
 )
 def test_a_secret_is_scrubbed_in_every_spelling(
-    options: dict[str, Any], told: str, hidden: str
+    options: dict[str, Any], message: str, hidden: str
 ) -> None:
-    assert hidden in told and hidden not in scrub(told, options)
+    assert hidden in message and hidden not in scrub(message, options)
 
 
 def test_a_limit_is_no_secret() -> None:
@@ -101,9 +101,9 @@ def test_an_address_that_is_more_than_a_host_is_scrubbed_by_its_options_name(
 ) -> None:
     options = place(address)
     login = address.rpartition("@")[0]
-    for told in (address, repr(address), f"Invalid endpoint: {address}", login, SECRET, QUOTED):
-        found = scrub(f"refused: {told}!", options)
-        assert SECRET not in found and QUOTED not in found and "Zebra" not in found
+    for message in (address, repr(address), f"Invalid endpoint: {address}", login, SECRET, QUOTED):
+        scrubbed = scrub(f"refused: {message}!", options)
+        assert SECRET not in scrubbed and QUOTED not in scrubbed and "Zebra" not in scrubbed
     assert scrub("me", options) == "me"
 
 
@@ -123,14 +123,14 @@ def test_an_address_that_is_more_than_a_host_is_scrubbed_by_its_options_name(
     ids=str,
 )
 def test_names_and_values_that_hide_a_secret_are_known(options: dict[str, Any]) -> None:
-    found = scrub(f"refused: {SECRET}!", options)
-    assert SECRET not in found and "refused" in found
+    scrubbed = scrub(f"refused: {SECRET}!", options)
+    assert SECRET not in scrubbed and "refused" in scrubbed
 
 
 def test_a_login_of_few_characters_is_scrubbed() -> None:
     options = {"endpoint_url": "htp//u:PW@host"}
-    for told in ("htp//u:PW@host", "htp//u:PW@host/bucket", "http://u:PW@host", "login u:PW"):
-        assert "PW" not in scrub(told, options)
+    for message in ("htp//u:PW@host", "htp//u:PW@host/bucket", "http://u:PW@host", "login u:PW"):
+        assert "PW" not in scrub(message, options)
     basic = base64.b64encode(b"u:PW").decode()
     assert basic not in scrub(f"Authorization: Basic {basic}", options)
 
@@ -138,8 +138,8 @@ def test_a_login_of_few_characters_is_scrubbed() -> None:
 def test_an_address_without_a_login_stays() -> None:
     for address in ("http://127.0.0.1:1/", "https://s3.eu-west-1.amazonaws.com", "http://[::1]:9"):
         options = {"endpoint_url": address, "config_kwargs": {"proxies": {"http": address}}}
-        told = f'Could not connect to the endpoint URL: "{address}"'
-        assert scrub(told, options) == told
+        message = f'Could not connect to the endpoint URL: "{address}"'
+        assert scrub(message, options) == message
 
 
 def test_the_rest_of_a_text_stays() -> None:

@@ -42,8 +42,8 @@ def test_a_directory_has_no_files_of_its_namesakes(monkeypatch: pytest.MonkeyPat
     client, real = backend.client, backend.client.find
 
     def find(path: str, detail: bool) -> dict[str, Any]:
-        found = real(path.rpartition("/")[0], detail=detail)
-        return {name: found[name] for name in found if name.strip("/").startswith(path)}
+        files = real(path.rpartition("/")[0], detail=detail)
+        return {name: files[name] for name in files if name.strip("/").startswith(path)}
 
     assert len(find("namesakes/shuffle/7/0/1", True)) == 2
     monkeypatch.setattr(client, "find", find)

@@ -59,8 +59,8 @@ def test_no_verb_lets_a_clients_error_tell_the_secret(
     store = Store("s3://bucket/x", {"key": "AKIA-hidden", "secret": SECRET})
     with pytest.raises(StoreFailed, match=r"key \*\*\* with \*\*\* is refused") as caught:
         VERBS[verb](store)
-    told = "".join(traceback.format_exception(caught.value)) + repr(caught.value)
-    assert SECRET not in told and "AKIA-hidden" not in told
+    printed = "".join(traceback.format_exception(caught.value)) + repr(caught.value)
+    assert SECRET not in printed and "AKIA-hidden" not in printed
 
 
 @pytest.mark.parametrize("unsafe", [False, True])
@@ -69,8 +69,8 @@ def test_an_endpoint_that_is_no_url_is_not_repeated(verb: str, unsafe: bool) -> 
     store = Store("s3://bucket/x", {"endpoint_url": "htp//u:PW@host"}, unsafe_commit=unsafe)
     with pytest.raises(StoreFailed) as caught:
         VERBS[verb](store)
-    told = "".join(traceback.format_exception(caught.value))
-    assert "PW" not in told and "u:" not in told, told
+    printed = "".join(traceback.format_exception(caught.value))
+    assert "PW" not in printed and "u:" not in printed, printed
 
 
 @pytest.mark.parametrize("address", ["htp//u:PaSsW0rd@127.0.0.1:1", "http//u:PaS/sW0rd@host"])
@@ -167,10 +167,10 @@ def test_a_root_with_credentials_is_refused_and_not_repeated(
 ) -> None:
     with pytest.raises(BadOption, match="storage options") as caught:
         open(root)
-    told = "".join(traceback.format_exception(caught.value))
+    printed = "".join(traceback.format_exception(caught.value))
     assert "bra@" not in str(caught.value) and "AKIA" not in str(caught.value)
     assert caught.value.option == "path" and "sig=Zebra" not in str(caught.value)
-    assert "Zebra" not in told.split("BadOption")[-1]
+    assert "Zebra" not in printed.split("BadOption")[-1]
 
 
 @pytest.mark.parametrize(

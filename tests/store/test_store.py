@@ -275,8 +275,8 @@ def in_child(task: Callable[[], Any]) -> Any:
 def test_a_store_that_was_used_works_in_a_forked_child(place: Place) -> None:
     store = open_store(place)
     assert store.create_once("parent.json", b"parent")
-    found = in_child(lambda: use(store))
-    assert found == (b"parent", True, ["child.json", "parent.json"])
+    answers = in_child(lambda: use(store))
+    assert answers == (b"parent", True, ["child.json", "parent.json"])
     if not place.root.startswith("memory:"):
         assert store.read("child.json") == b"child"
 

@@ -41,8 +41,8 @@ def test_a_refused_request_names_the_file_and_keeps_the_secret(verb: str, s3: An
     with pytest.raises(StoreFailed) as caught:
         VERBS[verb](store)
     assert caught.value.path == f"s3://{s3.bucket}/x/d/file"
-    told = "".join(traceback.format_exception(caught.value)) + repr(caught.value) + repr(store)
-    assert WRONG not in told and s3.secret not in told
+    printed = "".join(traceback.format_exception(caught.value)) + repr(caught.value) + repr(store)
+    assert WRONG not in printed and s3.secret not in printed
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -9,8 +9,9 @@ from enum import Enum
 from ffq_spark.errors import FfqError, QueryNotFound
 from ffq_spark.exchange.attempts import stored
 from ffq_spark.exchange.attempts.task_log import TaskLog, read_logs
+from ffq_spark.exchange.ledger import stream_records
 from ffq_spark.exchange.ledger.cancel import read_cancel
-from ffq_spark.exchange.ledger.claims import Claim, standing
+from ffq_spark.exchange.ledger.claims import Claim, claim_state
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.format import paths
 from ffq_spark.format.records import Outcome, OutcomeRecord, QueryRecord
@@ -68,7 +69,7 @@ def query_status(store: Store, query: int) -> QueryStatus:
     outcome = ledger.outcome(query)
     if outcome is not None:
         _complete_commit(store, ledger, outcome)
-    claim = standing(store, outcome) if outcome else Claim.WON
+    claim = claim_state(store, outcome) if outcome else Claim.WON
     return _status(store, record, outcome, claim, read_logs(store, query).get(query))
 
 
@@ -97,8 +98,8 @@ def all_statuses(store: Store) -> list[QueryStatus]:
         if data is not None
     }
     claimants = [outcome for outcome in outcomes.values() if _has_claims(outcome)]
-    standings = store.read_each(lambda outcome: standing(store, outcome), claimants)
-    claims = {outcome.query: claim for outcome, claim in zip(claimants, standings, strict=True)}
+    states = store.read_each(lambda outcome: claim_state(store, outcome), claimants)
+    claims = {outcome.query: claim for outcome, claim in zip(claimants, states, strict=True)}
     statuses = []
     for number, query in zip(numbers, opened, strict=True):
         if query is not None:
@@ -138,9 +139,12 @@ def _status(
 def _lost_claim(store: Store, outcome: OutcomeRecord) -> str:
     """Describe which claim a committed query lost, so that it has no step."""
     batch = outcome.step.stream if outcome.step else None
-    alone = replace(outcome, step=None)
-    if batch is None or standing(store, alone) is Claim.LOST:
+    first_write = replace(outcome, step=None, owner=None)
+    if batch is None or claim_state(store, first_write) is Claim.LOST:
         return "another first write created an exchange with different columns or keys"
+    winner = stream_records.read(store, batch.stream, batch.epoch, batch.batch)
+    if winner is None or winner.is_seal:
+        return f"another owner took stream {batch.stream} over"
     return f"another run of batch {batch.batch} came first"
 
 

@@ -92,12 +92,12 @@ def read_index(store: Store, id: AttemptId) -> MapTaskIndex | None:
 
 def choose_stage(store: Store, query: int | None, stage: int | None) -> tuple[int, int]:
     """Return the query and stage that were asked for, or the only ones on storage."""
-    query = the_only(numbers(store, paths.DATA), query, "query", store.url(paths.DATA))
+    query = require_one(numbers(store, paths.DATA), query, "query", store.url(paths.DATA))
     stages = numbers(store, f"{paths.DATA}/{query}")
-    return query, the_only(stages, stage, "stage", store.url(f"{paths.DATA}/{query}"))
+    return query, require_one(stages, stage, "stage", store.url(f"{paths.DATA}/{query}"))
 
 
-def the_only(existing: Sequence[int], wanted: int | None, name: str, path: str) -> int:
+def require_one(existing: Sequence[int], wanted: int | None, name: str, path: str) -> int:
     """Return the number that was asked for, which must exist, or the only existing number."""
     if wanted is not None:
         if wanted not in existing:

@@ -1,4 +1,4 @@
-"""The log of a query's tasks that Spark's listener writes: JSON lines in several files."""
+"""The task log of a query: the events that the plugin's listener saw, as JSON lines in files."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ class TaskLog:
 def write_events(
     store: Store, initiator: str, query: int, part: int, events: Sequence[Event]
 ) -> None:
-    """Write one file of a query's log."""
+    """Write one file of a query's task log."""
     lines = "".join(json.dumps(event) + "\n" for event in events)
-    store.write(paths.attempt_log(initiator, query, part), [lines.encode()])
+    store.write(paths.task_log(initiator, query, part), [lines.encode()])
 
 
 def read_logs(store: Store, query: int | None = None) -> dict[int, TaskLog]:
-    """Read the logs of all queries, or of one.
+    """Read the task logs of all queries, or of one.
 
     Skip lines that cannot be read: the logs only explain what storage decides.
     """

@@ -35,7 +35,7 @@ class Claim(Enum):
     LOST = "lost"
 
 
-def make(store: Store, outcome: OutcomeRecord) -> None:
+def create_claims(store: Store, outcome: OutcomeRecord) -> None:
     """Create all claims of a committed query.
 
     Raises ExchangeMismatch if another first write created a different exchange, StreamOwned or
@@ -43,7 +43,7 @@ def make(store: Store, outcome: OutcomeRecord) -> None:
     if another run of the same batch came first.
 
     >>> from ffq_spark.format.records import Outcome
-    >>> make(Store("memory://doc-claims"), OutcomeRecord(7, Outcome.COMMITTED, 0, "nonce"))
+    >>> create_claims(Store("memory://doc-claims"), OutcomeRecord(7, Outcome.COMMITTED, 0, "nonce"))
     """
     proposal = outcome.exchange
     if proposal is not None and not store.create_once(paths.EXCHANGE, proposal.encode()):
@@ -66,11 +66,11 @@ def make(store: Store, outcome: OutcomeRecord) -> None:
         raise DuplicateBatch(f"another run of batch {batch.batch} came first")
 
 
-def standing(store: Store, outcome: OutcomeRecord) -> Claim:
-    """Return whether a committed query's claims are open, won or lost, without making them.
+def claim_state(store: Store, outcome: OutcomeRecord) -> Claim:
+    """Return whether a committed query's claims are open, won or lost, without creating them.
 
     >>> from ffq_spark.format.records import Outcome
-    >>> standing(Store("memory://doc-claims"), OutcomeRecord(7, Outcome.COMMITTED, 0, "nonce"))
+    >>> claim_state(Store("memory://doc-claims"), OutcomeRecord(7, Outcome.COMMITTED, 0, "nonce"))
     <Claim.WON: 'won'>
     """
     if outcome.exchange is not None:
@@ -99,7 +99,7 @@ def standing(store: Store, outcome: OutcomeRecord) -> Claim:
 def claimed_step(store: Store, outcome: OutcomeRecord | None) -> StepBody | None:
     """Return the step of a query; None if it has not committed, or has lost its claims."""
     step = outcome.step if outcome else None
-    if outcome is None or step is None or standing(store, outcome) is Claim.LOST:
+    if outcome is None or step is None or claim_state(store, outcome) is Claim.LOST:
         return None
     return step
 

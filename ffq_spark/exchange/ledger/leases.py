@@ -37,10 +37,10 @@ def take(store: Store, query: QueryRecord) -> None:
 
 
 @contextmanager
-def kept(renewed: Callable[[], None], seconds: int) -> Iterator[None]:
+def keep_renewed(renewed: Callable[[], None], seconds: int) -> Iterator[None]:
     """Keep renewing a lease of `seconds` in the background while the block runs.
 
-    >>> with kept(lambda: None, 300):
+    >>> with keep_renewed(lambda: None, 300):
     ...     pass
     """
     done = threading.Event()

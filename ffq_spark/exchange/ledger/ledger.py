@@ -26,7 +26,7 @@ from ffq_spark.errors import (
     QueryExists,
     StoreFailed,
 )
-from ffq_spark.exchange.ledger import claims
+from ffq_spark.exchange.ledger.claims import REFUSALS, create_claims
 from ffq_spark.exchange.ledger.compatibility import agree_in_order
 from ffq_spark.exchange.ledger.sealing import AttemptOutput, seal
 from ffq_spark.exchange.ledger.step_log import StepLog
@@ -210,11 +210,11 @@ class Ledger:
         claimed = False
         for wait in (*WAITS, None):
             try:
-                claims.make(self._store, outcome)
+                create_claims(self._store, outcome)
                 claimed = True
                 step = self.log.publish(outcome)
                 break
-            except claims.REFUSALS:
+            except REFUSALS:
                 self._drop_marker(outcome.query)
                 raise
             except (FfqError, OSError) as error:
@@ -297,10 +297,10 @@ class Ledger:
         published = False
         try:
             if outcome.outcome is Outcome.COMMITTED:
-                claims.make(self._store, outcome)
+                create_claims(self._store, outcome)
                 self.log.condense(self.log.publish(outcome).step)
                 published = True
-        except claims.REFUSALS as error:
+        except REFUSALS as error:
             logger.info("query %d has no step: %s", outcome.query, error)
         self._drop_marker(outcome.query)
         return published

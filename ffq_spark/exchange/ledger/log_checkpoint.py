@@ -1,9 +1,9 @@
 """Log checkpoints: the records and the parts of many steps in one file.
 
-A checkpoint holds 64 steps, a larger one the 512 of eight such, then 4,096 and so on: a row is
-written again once for each size, and a reader opens few files however long the log is. Log
-checkpoints are made of step records and manifests and only replace reading these: one that is
-missing or damaged costs time, never rows.
+A log checkpoint holds 64 steps, or 512, 4,096, …: each size eight times the one before. Each row is
+written again once for each size, and a reader opens few files even for a long log. Log checkpoints
+are made from step records and manifests, which they only save reading: one that is missing or
+damaged costs time, never rows.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class LogCheckpoint:
 
     @classmethod
     def build(cls, store: Store, pieces: Sequence[Stored | LogCheckpoint]) -> LogCheckpoint | None:
-        """Build the checkpoint of neighbouring steps, or None if it has more than MAX_PARTS parts.
+        """Build the log checkpoint of neighbouring steps, or None for more than MAX_PARTS parts.
 
         A larger one would cost more than it saves.
         """

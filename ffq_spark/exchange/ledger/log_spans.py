@@ -1,6 +1,6 @@
 """Spans of the step log: which steps one file holds, and which files hold a range of steps.
 
-A log checkpoint holds 64 steps, a larger one the 512 of eight such, then 4,096 and so on.
+A log checkpoint holds 64 steps, or 512, 4,096, …: each size eight times the one before.
 """
 
 from __future__ import annotations

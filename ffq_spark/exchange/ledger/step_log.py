@@ -262,14 +262,14 @@ class StepLog:
             # The process that should have written the earlier ones may have died.
             for spans in (ending_at(completed[0].first - 1), completed):
                 # If one is too large to be written, so are the larger ones.
-                all(self.write_checkpoint(span) for span in spans)
+                all(self.write_log_checkpoint(span) for span in spans)
         except Exception as error:
             logger.warning("no log checkpoint of the steps up to %d: %s", number, error)
 
-    def write_checkpoint(self, span: Span) -> bool:
-        """Write the checkpoint of a span unless it exists; return False if it would be too large.
+    def write_log_checkpoint(self, span: Span) -> bool:
+        """Write the log checkpoint of a span unless it exists; return False if it is too large.
 
-        The records and parts come from smaller checkpoints where these exist.
+        Its records and parts come from smaller log checkpoints where these exist.
         """
         try:
             self._store.read_range(span.path, 0, 1)

@@ -39,6 +39,7 @@ def committed_parts(
 
 
 def join_parts(parts: Sequence[pa.Table]) -> pa.Table:
+    """Concatenate the parts of several steps, with equal statistics columns."""
     tables = _with_equal_statistics([PARTS_SCHEMA.empty_table(), *parts])
     return pa.concat_tables(tables).combine_chunks()
 

@@ -17,8 +17,8 @@ import numpy as np
 from ffq_spark.errors import BadOption, CorruptRecord, FfqError, Lost
 from ffq_spark.exchange.attempts import stored
 from ffq_spark.exchange.attempts.resolution import check_rule
-from ffq_spark.exchange.ledger import claims, leases
-from ffq_spark.exchange.ledger.claims import Claim
+from ffq_spark.exchange.ledger import leases
+from ffq_spark.exchange.ledger.claims import Claim, claim_state
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.maintenance import retention
 from ffq_spark.exchange.maintenance.clock import trusted_now_ms
@@ -186,7 +186,7 @@ class _GcRun:
         """Delete the stale attempts of a committed query, or all of it if it lost its claims."""
         if outcome.step is None or not self._is_old(outcome.at_ms):
             return
-        claim = claims.standing(self._store, outcome)
+        claim = claim_state(self._store, outcome)
         if claim is Claim.LOST:
             yield from self._delete_query(outcome.query)
             return

@@ -21,6 +21,7 @@ from ffq_spark.store import Store
 ALWAYS_CHECKED_MS = 7 * 24 * 3600 * 1000
 """Every gc run checks the queries that ended less than this time ago."""
 
+# On storage, an entry's check is a "look", and its next check is "again".
 _SCHEMA = pa.schema(
     [("query", pa.uint64()), ("looked_at_ms", pa.int64()), ("again_at_ms", pa.int64())]
 )
@@ -72,11 +73,11 @@ class RecheckTimes:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, _SCHEMA) as writer:
             writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
-        self._store.replace(paths.SETTLED, sink.getvalue().to_pybytes())
+        self._store.replace(paths.RECHECK_TIMES, sink.getvalue().to_pybytes())
 
 
 def _read(store: Store) -> Columns:
-    data = store.read_optional(paths.SETTLED)
+    data = store.read_optional(paths.RECHECK_TIMES)
     table = _SCHEMA.empty_table()
     if data is not None:
         # A damaged file counts as empty: gc checks every query and writes the file again.

@@ -1,8 +1,8 @@
 """Read parts and batches that are larger than the memory a reader may use.
 
-A large part is read twice in pieces, see `part_file`, and cut into streams of one batch each. A
-large batch is spilled to local disk, and its rows are sliced from the file. Compressed buffers must
-be in memory once: one column of one batch, for one reader at a time.
+A large part is read twice in pieces, see `checked_pieces`, and split into streams of one batch
+each. A large batch is spilled to local disk, and its rows are sliced from the file. Compressed
+buffers must be in memory once: one column of one batch, for one reader at a time.
 """
 
 from __future__ import annotations
@@ -19,10 +19,7 @@ from numpy.typing import NDArray
 
 from ffq_spark.exchange.compute.batch_sizes import split_within
 from ffq_spark.exchange.compute.spill import Spilled, SpillFile
-from ffq_spark.exchange.read.decode import check_counts, decode_part, validate
-from ffq_spark.exchange.read.fetch import fetch_parts
-from ffq_spark.exchange.read.part import Part, list_parts
-from ffq_spark.exchange.read.part_file import (
+from ffq_spark.exchange.read.checked_pieces import (
     PIECE_BYTES,
     Bytes,
     Checked,
@@ -30,7 +27,10 @@ from ffq_spark.exchange.read.part_file import (
     PartBytes,
     check_part,
 )
-from ffq_spark.exchange.read.part_streams import Stream, cut
+from ffq_spark.exchange.read.decode import check_counts, decode_part, validate
+from ffq_spark.exchange.read.fetch import fetch_parts
+from ffq_spark.exchange.read.part import Part, list_parts
+from ffq_spark.exchange.read.part_streams import Stream, split_streams
 from ffq_spark.exchange.read.row_shape import RowShape
 from ffq_spark.format import payload
 from ffq_spark.format.payload import Decoder
@@ -38,8 +38,8 @@ from ffq_spark.store import ReadTotals, Store
 
 
 @dataclass(frozen=True)
-class Limits:
-    """The memory that a read may use."""
+class MemoryLimits:
+    """The memory that a read may use for parts and batches."""
 
     part_bytes: int
     """The largest part that is held in memory whole; a batch may have half of it."""
@@ -59,7 +59,7 @@ def read_bounded(
     store: Store,
     parts: pa.Table,
     schema: pa.Schema,
-    limits: Limits,
+    limits: MemoryLimits,
     *,
     output: pa.Schema | None = None,
     totals: ReadTotals | None = None,
@@ -86,7 +86,7 @@ def read_bounded(
 
 
 def read_large_part(
-    store: Store, part: Part, decoder: Decoder, limits: Limits, checked: Checked | None = None
+    store: Store, part: Part, decoder: Decoder, limits: MemoryLimits, checked: Checked | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Read the rows of a part of any size, verified in full before the first row.
 
@@ -98,7 +98,7 @@ def read_large_part(
 
 
 def _held_batches(
-    data: pa.Buffer, part: Part, path: str, decoder: Decoder, limits: Limits
+    data: pa.Buffer, part: Part, path: str, decoder: Decoder, limits: MemoryLimits
 ) -> Iterator[pa.RecordBatch]:
     """Decode a part that is in memory; its compressed batches may exceed the limits."""
     if payload.is_compressed(data):
@@ -107,11 +107,11 @@ def _held_batches(
 
 
 def _batches(
-    source: Bytes, part: Part, path: str, decoder: Decoder, limits: Limits
+    source: Bytes, part: Part, path: str, decoder: Decoder, limits: MemoryLimits
 ) -> Iterator[pa.RecordBatch]:
     rows = batches = 0
     full = part.checksum is None
-    for stream in cut(source, limits.batch_bytes, path):
+    for stream in split_streams(source, limits.batch_bytes, path):
         for batch, place in _loaded(stream, path, decoder, limits, full=full):
             rows += batch.num_rows
             batches += 1
@@ -121,7 +121,7 @@ def _batches(
 
 
 def _loaded(
-    stream: Stream, path: str, decoder: Decoder, limits: Limits, *, full: bool
+    stream: Stream, path: str, decoder: Decoder, limits: MemoryLimits, *, full: bool
 ) -> Iterator[tuple[pa.RecordBatch, Spilled | None]]:
     """Decode and validate the batches of a stream; return each with its file if it is on disk."""
     if stream.unpacked_bytes > limits.batch_bytes:
@@ -144,7 +144,7 @@ def _validate(batch: pa.RecordBatch, path: str, spilled: Spilled | None, *, full
 
 
 def _spilled_columns(
-    stream: Stream, path: str, decoder: Decoder, limits: Limits, *, full: bool
+    stream: Stream, path: str, decoder: Decoder, limits: MemoryLimits, *, full: bool
 ) -> tuple[pa.RecordBatch, Spilled]:
     """Decompress a batch to one file on disk, one column at a time."""
     starts: list[int] = []

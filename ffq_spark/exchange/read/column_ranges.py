@@ -43,12 +43,12 @@ LOCAL = Thrift(enough=1 << 20, least_half=128 << 10, max_gap=4 << 10)
 REMOTE = Thrift(enough=4 << 20, least_half=4 << 20, max_gap=256 << 10)
 
 
-class Selection:
+class ColumnSelection:
     """The columns of a read; decides for each part whether to read only them or the whole part.
 
     >>> schema = pa.schema([("k", pa.int64()), ("a", pa.int64()), ("b", pa.int32())])
     >>> sizes = {"bytes": [320_000, 3_200_000], "rows": [16_000, 160_000], "tail_bytes": [700, 700]}
-    >>> Selection(schema, ["k", "b"], local=True).pays(pa.table(sizes)).tolist()
+    >>> ColumnSelection(schema, ["k", "b"], local=True).pays(pa.table(sizes)).tolist()
     [False, True]
     """
 

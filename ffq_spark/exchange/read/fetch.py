@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ffq_spark.errors import CorruptPart, CorruptRecord
 from ffq_spark.exchange.ledger.step_log import StepLog
-from ffq_spark.exchange.read.column_ranges import ColumnRanges, Selection
+from ffq_spark.exchange.read.column_ranges import ColumnRanges, ColumnSelection
 from ffq_spark.exchange.read.part import Part, length_to_request, size_error
 from ffq_spark.exchange.read.ranges import Range, join_ranges
 from ffq_spark.format import paths, payload
@@ -29,7 +29,7 @@ def fetch_parts(
     verify: str,
     credits: int,
     totals: ReadTotals,
-    columns: Selection,
+    columns: ColumnSelection,
 ) -> Iterator[tuple[Part, pa.Buffer]]:
     """Fetch each part and compare its bytes with the manifest before anything is decoded.
 
@@ -63,7 +63,7 @@ def fetch_parts(
 def _reduced(
     store: Store,
     ranges: Iterator[Range],
-    columns: Selection,
+    columns: ColumnSelection,
     verify: str,
     credits: int,
     totals: ReadTotals,

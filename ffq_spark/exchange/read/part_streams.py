@@ -1,4 +1,4 @@
-"""Cut the bytes of a part into Arrow streams of one batch each; large ones go to local disk."""
+"""Split the bytes of a part into Arrow streams of one batch each; large ones go to local disk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ffq_spark.errors import CorruptPart, FfqError
 from ffq_spark.exchange.compute.spill import Spilled
-from ffq_spark.exchange.read.part_file import PIECE_BYTES, Bytes, take
+from ffq_spark.exchange.read.checked_pieces import PIECE_BYTES, Bytes, take
 from ffq_spark.format import frames
 from ffq_spark.format.messages import MARKER, PREFIX, Description, describe
 
@@ -25,22 +25,23 @@ class Stream:
     spilled: Spilled | None = None
 
 
-def cut(source: Bytes, limit: int, path: str) -> Iterator[Stream]:
-    """Cut a part into streams; a stream above `limit` bytes is spilled to local disk.
+def split_streams(source: Bytes, limit: int, path: str) -> Iterator[Stream]:
+    """Split a part into streams; a stream above `limit` bytes is spilled to local disk.
 
-    >>> from ffq_spark.exchange.read.part_file import HeldBytes
+    >>> from ffq_spark.exchange.read.checked_pieces import HeldBytes
     >>> batch = pa.record_batch({"a": [1, 2]})
     >>> from ffq_spark.format.payload import Codec
     >>> codec = Codec(batch.schema, "arrow", "none")
     >>> part = HeldBytes(codec.stream(batch, batch), "part-0.ipc")
-    >>> [pa.ipc.open_stream(s.data).read_all().num_rows for s in cut(part, 100, "part-0.ipc")]
+    >>> streams = split_streams(part, 100, "part-0.ipc")
+    >>> [pa.ipc.open_stream(stream.data).read_all().num_rows for stream in streams]
     [2, 2]
     """
     if not source.left:
         return iter(())
     start = take(source, PREFIX.size)
-    cutting = _frames if frames.is_framed(start) else _messages
-    return cutting(source, start, limit, path)
+    split = _frames if frames.is_framed(start) else _messages
+    return split(source, start, limit, path)
 
 
 def _messages(source: Bytes, start: bytearray, limit: int, path: str) -> Iterator[Stream]:

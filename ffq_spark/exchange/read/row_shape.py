@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from ffq_spark.exchange.read.column_ranges import Selection
+from ffq_spark.exchange.read.column_ranges import ColumnSelection
 from ffq_spark.exchange.read.part import Part
 from ffq_spark.format.conform import conform
 from ffq_spark.format.payload import Decoder
@@ -41,7 +41,8 @@ def output_schema(schema: pa.Schema, options: ReadOptions) -> pa.Schema:
 class RowShape:
     """The columns of an exchange with `schema` that rows with `output` are made of.
 
-    `local` is True if the storage is a local disk, where requests are cheap (see `Selection`).
+    `local` is True if the storage is a local disk, where requests are cheap: see
+    `ColumnSelection`.
     """
 
     def __init__(self, schema: pa.Schema, output: pa.Schema, *, local: bool) -> None:
@@ -50,7 +51,7 @@ class RowShape:
         # A read of metadata columns alone still needs one column, to count rows by.
         opened = self._own.names or schema.names[:1]
         self.decoder = Decoder(schema, None if set(opened) == set(schema.names) else opened)
-        self.selection = Selection(schema, opened, local=local)
+        self.selection = ColumnSelection(schema, opened, local=local)
         """Decides which bytes of a part these columns need."""
 
     def rows(self, part: Part, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

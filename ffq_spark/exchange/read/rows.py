@@ -14,9 +14,9 @@ from ffq_spark.errors import BadOption
 from ffq_spark.exchange.compute.keys import matching_rows
 from ffq_spark.exchange.compute.pruning import Predicate
 from ffq_spark.exchange.compute.zset import consolidate
-from ffq_spark.exchange.read.bounded import Limits, read_bounded
-from ffq_spark.exchange.read.parts import read_parts
+from ffq_spark.exchange.read.bounded import MemoryLimits, read_bounded
 from ffq_spark.exchange.read.row_shape import METADATA_FIELDS
+from ffq_spark.exchange.read.serial_read import read_parts
 from ffq_spark.exchange.read.sorted_read import read_sorted
 from ffq_spark.format.conform import conform
 from ffq_spark.format.records import ExchangeRecord
@@ -33,7 +33,7 @@ def read_rows(
     *,
     order: Sequence[str] = (),
     equal: Sequence[Predicate] = (),
-    limits: Limits | None = None,
+    limits: MemoryLimits | None = None,
     totals: ReadTotals | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Read the rows of parts with the columns and types of `output`.
@@ -99,7 +99,7 @@ def check_readable(exchange: ExchangeRecord, options: ReadOptions) -> None:
         raise BadOption(message, option="metadataColumns")
 
 
-def usable(
+def prunable(
     predicates: Sequence[Predicate], exchange: ExchangeRecord, options: ReadOptions
 ) -> list[Predicate]:
     """Return the predicates that may prune: weights are unknown until they have been summed."""

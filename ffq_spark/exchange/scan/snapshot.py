@@ -252,7 +252,7 @@ def _unrecorded(store: Store, options: ReadOptions, queries: Sequence[int]) -> S
             "this root has no step log, since FFQ wrote it: leave steps and asOfStep out",
             option="steps",
         )
-    query = stored.the_only(queries, options.query, "query", store.url(paths.DATA))
+    query = stored.require_one(queries, options.query, "query", store.url(paths.DATA))
     query, stage = stored.choose_stage(store, query, options.stage)
     raw = _stored_parts(StageAttempts(store, query, stage, None), options.attempt)
     return Snapshot(store, _guess(store, raw), (), raw)

@@ -13,10 +13,10 @@ _NONE = "-"
 
 
 def batch_offsets(
-    checkpoint: str, batch: int, storage_options: Mapping[str, Any] | None = None
+    spark_checkpoint: str, batch: int, storage_options: Mapping[str, Any] | None = None
 ) -> Offsets:
     """Read the offsets before and after a batch, which Spark writes before it runs the batch."""
-    store = Store(checkpoint, storage_options)
+    store = Store(spark_checkpoint, storage_options)
     start, end = (_read(store, number) for number in (batch - 1, batch))
     if end is None:
         raise NoOffsets(

@@ -18,10 +18,10 @@ from ffq_spark.exchange.attempts import stored
 from ffq_spark.exchange.compute.row_partitions import check_placed
 from ffq_spark.exchange.compute.sorting import check_sorted
 from ffq_spark.exchange.ledger.sealing import AttemptOutput
-from ffq_spark.exchange.read.bounded import Limits, read_large_part
+from ffq_spark.exchange.read.bounded import MemoryLimits, read_large_part
+from ffq_spark.exchange.read.checked_pieces import Checked, check_part
 from ffq_spark.exchange.read.decode import validate
 from ffq_spark.exchange.read.part import Part, list_parts
-from ffq_spark.exchange.read.part_file import Checked, check_part
 from ffq_spark.exchange.write.job import WriteJob
 from ffq_spark.format import manifest, paths
 from ffq_spark.format.digest import Digest
@@ -32,7 +32,7 @@ from ffq_spark.store import Store
 _DIGEST = b"ffq.digest"
 MAX_MAP_TASKS = 1_000_000
 # Bounds the memory for reading files of other programs, whatever size their batches have.
-_LIMITS = Limits(8 << 20)
+_LIMITS = MemoryLimits(8 << 20)
 
 
 def claim(store: Store, id: AttemptId) -> AttemptId:

@@ -164,7 +164,7 @@ class SharedWrite:
                 self.renew_lease()
 
         seconds = self._record.lease_seconds
-        return leases.kept(renew, seconds) if seconds else nullcontext()
+        return leases.keep_renewed(renew, seconds) if seconds else nullcontext()
 
     def commit(self, map_tasks: int) -> StepRecord | None:
         """Commit the outputs of the map tasks 0 to `map_tasks - 1` as a step.

@@ -104,7 +104,8 @@ class _SourceBatches:
     >>> list(_SourceBatches([batch], pa.schema([("b", pa.int64())])))
     Traceback (most recent call last):
     ffq_spark.errors.ExchangeMismatch: [FFQ_EXCHANGE_MISMATCH] a batch has the columns a int64, \
-not b int64. Write with the exchange's own settings, or to a new root
+not b int64. Use the exchange's own columns and settings (`ffq-spark show ROOT`), or write to a \
+new root
     """
 
     def __init__(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:

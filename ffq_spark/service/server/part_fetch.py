@@ -8,11 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ffq_spark.exchange.read.bounded import Limits, read_large_part
-from ffq_spark.exchange.read.fetch import fetch_part
-from ffq_spark.exchange.read.one_part import registered_part
-from ffq_spark.exchange.read.part import Part
-from ffq_spark.exchange.read.part_file import (
+from ffq_spark.exchange.read.bounded import MemoryLimits, read_large_part
+from ffq_spark.exchange.read.checked_pieces import (
     PIECE_BYTES,
     Bytes,
     HeldBytes,
@@ -20,6 +17,9 @@ from ffq_spark.exchange.read.part_file import (
     check_part,
     take,
 )
+from ffq_spark.exchange.read.fetch import fetch_part
+from ffq_spark.exchange.read.part import Part
+from ffq_spark.exchange.read.part_lookup import registered_part
 from ffq_spark.format.paths import AttemptId
 from ffq_spark.format.payload import Decoder
 from ffq_spark.service.wire.messages import Fetch
@@ -36,13 +36,15 @@ def find_part(store: Store, fetch: Fetch) -> Part:
 
 
 def part_batches(
-    store: Store, part: Part, schema: pa.Schema, limits: Limits
+    store: Store, part: Part, schema: pa.Schema, limits: MemoryLimits
 ) -> Iterator[pa.RecordBatch]:
     """Read and verify the rows of one part."""
     return read_large_part(store, part, Decoder(schema), limits)
 
 
-def raw_chunks(store: Store, part: Part, fetch: Fetch, limits: Limits) -> Iterator[pa.RecordBatch]:
+def raw_chunks(
+    store: Store, part: Part, fetch: Fetch, limits: MemoryLimits
+) -> Iterator[pa.RecordBatch]:
     """Read the bytes of one part from `start_offset` on, after verifying the whole part."""
     size = part.bytes
     start = min(fetch.start_offset, size)

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from ffq_spark.exchange.read.bounded import Limits
+from ffq_spark.exchange.read.bounded import MemoryLimits
 from ffq_spark.exchange.read.rows import read_rows
 from ffq_spark.service.server.read_plans import Plan
 
 
 def plan_rows(
-    plan: Plan, parts: pa.Table, limits: Limits, skip: int = 0
+    plan: Plan, parts: pa.Table, limits: MemoryLimits, skip: int = 0
 ) -> Iterator[pa.RecordBatch]:
     """Read the rows of a plan's parts after the first `skip`, always in the same order."""
     batches = read_rows(

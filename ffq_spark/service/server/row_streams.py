@@ -9,7 +9,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from ffq_spark.exchange.compute.batch_sizes import resize
-from ffq_spark.exchange.read.bounded import Limits
+from ffq_spark.exchange.read.bounded import MemoryLimits
 from ffq_spark.exchange.read.part_schema import part_schema
 from ffq_spark.options import ServeOptions
 from ffq_spark.service.server.part_fetch import RAW_SCHEMA, find_part, part_batches, raw_chunks
@@ -28,7 +28,7 @@ class RowStreams:
     def __init__(self, roots: Roots, options: ServeOptions) -> None:
         self._roots = roots
         self._budget = ReaderBudget.of(options)
-        self._limits = Limits(self._budget.part_bytes, threading.Lock())
+        self._limits = MemoryLimits(self._budget.part_bytes, threading.Lock())
 
     def rows(self, plan: Plan, parts: pa.Table, skip: int = 0) -> OpenBatches:
         """Stream the rows of a plan's parts after the first `skip`."""

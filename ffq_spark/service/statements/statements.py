@@ -196,7 +196,7 @@ class Statements:
             if self._closed.is_set():
                 # `close` waits only for statements that were running when it was called.
                 return
-            with leases.kept(self._records.renew, ALIVE_SECONDS):
+            with leases.keep_renewed(self._records.renew, ALIVE_SECONDS):
                 self._jobs.run(query, statement.sql, statement.view)
             self._end(query, QueryState.SUCCEEDED, "")
         except Exception as error:

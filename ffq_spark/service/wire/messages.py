@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 from ffq_spark.errors import BadRequest
 from ffq_spark.format.json_fields import (
     FieldTypeError,
-    Limits,
+    JsonLimits,
     constructor_arguments,
     is_checked,
     shorten,
 )
 
-_LIMITS = Limits(integers=range(1 << 63), list_items=10_000, object_items=100)
+_LIMITS = JsonLimits(integers=range(1 << 63), list_items=10_000, object_items=100)
 _EXCHANGE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}(/[A-Za-z0-9_][A-Za-z0-9._-]{0,199})?")
 _MAX_CHUNK_BYTES = 1 << 20
 

@@ -16,7 +16,7 @@ from ffq_spark import Exchange
 from ffq_spark.errors import CorruptIndex
 from ffq_spark.exchange.attempts.resolution import Resolved
 from ffq_spark.exchange.attempts.task_log import write_events
-from ffq_spark.exchange.ledger.claims import Claim, standing
+from ffq_spark.exchange.ledger.claims import Claim, claim_state
 from ffq_spark.exchange.ledger.sealing import seal
 from ffq_spark.format import paths
 from ffq_spark.format.ids import now_ms
@@ -39,8 +39,8 @@ def test_every_attempt_has_its_state_and_what_the_scheduler_saw(place: Place) ->
     scene.attempt(pending)
     aborted = scene.ended().query
     scene.store.write("shuffle/7/0/0/1/part-0.ipc", [b"x"])
-    found = scene.exchange.attempts()
-    assert [(s.query, s.attempt, s.state, s.complete) for s in found] == [
+    states = scene.exchange.attempts()
+    assert [(s.query, s.attempt, s.state, s.complete) for s in states] == [
         (7, 1, "orphan", False),
         (query, 1, "registered", True),
         (query, 2, "stale", True),
@@ -48,10 +48,10 @@ def test_every_attempt_has_its_state_and_what_the_scheduler_saw(place: Place) ->
         (pending.query, 1, "pending", True),
         (aborted, 1, "stale", True),
     ]
-    tasks = [s.task for s in found if s.query == query]
+    tasks = [s.task for s in states if s.query == query]
     assert [t.state for t in tasks if t] == ["SUCCESS", "KILLED", "LOST"]
     assert tasks[1] is not None and tasks[1].speculative
-    assert scene.exchange.attempts(query) == found[1:4]
+    assert scene.exchange.attempts(query) == states[1:4]
 
 
 def test_the_log_never_decides(place: Place) -> None:
@@ -101,7 +101,7 @@ def test_a_query_that_lost_its_claims_has_no_registered_attempt(place: Place) ->
     lost = replace(founded, partitions=4)
     outcome = OutcomeRecord(query, Outcome.COMMITTED, now_ms(), "nonce", step=body, exchange=lost)
     assert scene.store.create_once(paths.outcome(query), outcome.encode())
-    assert standing(scene.store, outcome) is Claim.LOST
+    assert claim_state(scene.store, outcome) is Claim.LOST
     assert [s.state for s in exchange.attempts(query)] == ["stale", "stale"]
     why = "largest complete attempt; no step names one"
     assert exchange.resolve(query) == {0: Resolved(2, why)}

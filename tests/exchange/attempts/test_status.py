@@ -130,10 +130,10 @@ def test_without_a_listener_nobody_counts_tasks(scene: Scene) -> None:
 
 def test_all_queries_are_listed_oldest_first(scene: Scene) -> None:
     committed, aborted, running = scene.write().body.query, scene.ended().query, scene.begin().query
-    found = scene.exchange.status()
-    assert [status.query for status in found] == [committed, aborted, running]
-    assert [status.state.name for status in found] == ["SUCCEEDED", "FAILED", "QUEUED"]
-    assert [scene.exchange.status(status.query) for status in found] == [[s] for s in found]
+    statuses = scene.exchange.status()
+    assert [status.query for status in statuses] == [committed, aborted, running]
+    assert [status.state.name for status in statuses] == ["SUCCEEDED", "FAILED", "QUEUED"]
+    assert [scene.exchange.status(status.query) for status in statuses] == [[s] for s in statuses]
 
 
 def test_an_unknown_query_is_not_found(scene: Scene) -> None:

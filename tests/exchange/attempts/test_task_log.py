@@ -42,9 +42,9 @@ def test_logs_are_told_apart_by_query(store: Store) -> None:
 
 def test_the_end_of_a_task_may_come_without_its_start(store: Store) -> None:
     write_events(store, APP, 5, 1, [ended(3, "FAILED", reason="boom", map_task=2)])
-    found = read_logs(store)[5].tasks[3]
-    assert (found.state, found.reason, found.map_task, found.finish_ms) == ("FAILED", "boom", 2, 9)
-    assert found.attempt == 4
+    task = read_logs(store)[5].tasks[3]
+    assert (task.state, task.reason, task.map_task, task.finish_ms) == ("FAILED", "boom", 2, 9)
+    assert task.attempt == 4
 
 
 def test_a_start_that_comes_after_the_end_opens_nothing_again(store: Store) -> None:
@@ -70,7 +70,7 @@ def test_a_line_that_cannot_be_read_is_left_out_and_all_others_stay(
     store: Store, line: bytes
 ) -> None:
     good = [json.dumps(ended(n)).encode() for n in (0, 2)]
-    path = paths.attempt_log(APP, 5, 1)
+    path = paths.task_log(APP, 5, 1)
     store.write(path, [b"\n".join([good[0], line, good[1]])])
     assert sorted(read_logs(store)[5].tasks) == [0, 2]
 

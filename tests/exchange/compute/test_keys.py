@@ -43,8 +43,8 @@ def test_exchanges_without_keys_or_with_nested_ones_have_no_look_up() -> None:
 def test_null_equals_null_and_nan_equals_nan(value: float | None, expected: list[int]) -> None:
     column = pa.array([1.0, None, math.nan, -0.0, 1.0])
     batch = pa.record_batch({"k": column, "row": list(range(5))})
-    found = matching_rows(batch, [Predicate("k", "in", (value,))])
-    assert found["row"].to_pylist() == expected
+    matching = matching_rows(batch, [Predicate("k", "in", (value,))])
+    assert matching["row"].to_pylist() == expected
 
 
 def test_all_columns_of_the_key_must_match() -> None:

@@ -39,8 +39,8 @@ def sorted_runs(draw: st.DrawFn) -> tuple[list[list[pa.RecordBatch]], list[str]]
 
 def pieces(run: pa.RecordBatch, rows: int) -> list[pa.RecordBatch]:
     """Cut a run into batches, with an empty batch among them."""
-    found = [run.slice(start, rows) for start in range(0, run.num_rows, rows)]
-    return [*found[:1], run.slice(0, 0), *found[1:]]
+    slices = [run.slice(start, rows) for start in range(0, run.num_rows, rows)]
+    return [*slices[:1], run.slice(0, 0), *slices[1:]]
 
 
 @settings(max_examples=400)
@@ -54,9 +54,9 @@ def test_every_row_comes_out_once_and_in_order(
     if not rows:
         assert merged == []
         return
-    found = pa.Table.from_batches(merged, rows[0].schema)
-    assert Counter(texts(found)) == Counter(texts(pa.Table.from_batches(rows)))
-    order = row_keys(found, by)
+    table = pa.Table.from_batches(merged, rows[0].schema)
+    assert Counter(texts(table)) == Counter(texts(pa.Table.from_batches(rows)))
+    order = row_keys(table, by)
     assert all(one <= two for one, two in pairwise(order))
 
 

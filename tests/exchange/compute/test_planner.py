@@ -54,8 +54,8 @@ def test_plans_follow_ffqs_rules(
 
 
 def test_a_partition_has_no_more_shards_than_pieces() -> None:
-    found = plan({0: 1000, 1: 1000, 2: 4}, 10, 1, 9, pieces={0: 3, 1: 1, 2: 2})
-    assert found == [*(TaskParts((0,), shard, 3) for shard in range(3)), whole(1), whole(2)]
+    tasks = plan({0: 1000, 1: 1000, 2: 4}, 10, 1, 9, pieces={0: 3, 1: 1, 2: 2})
+    assert tasks == [*(TaskParts((0,), shard, 3) for shard in range(3)), whole(1), whole(2)]
 
 
 @pytest.mark.parametrize(

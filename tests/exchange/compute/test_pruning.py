@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from layouts import write_options
 
 from ffq_spark.exchange.compute.pruning import Predicate, matching_partitions, may_match
-from ffq_spark.exchange.read.parts import read_parts
+from ffq_spark.exchange.read.serial_read import read_parts
 from ffq_spark.exchange.scan.snapshot import Snapshot, take_snapshot
 from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.format.hashing import partition_ids
@@ -45,8 +45,8 @@ def matches(value: Any, predicate: Predicate) -> bool:
 def filtered(table: pa.Table, predicates: Sequence[Predicate]) -> Counter[str]:
     mask = [True] * table.num_rows
     for predicate in predicates:
-        found = [matches(value, predicate) for value in table[predicate.column].to_pylist()]
-        mask = [a and b for a, b in zip(mask, found, strict=True)]
+        matching = [matches(value, predicate) for value in table[predicate.column].to_pylist()]
+        mask = [a and b for a, b in zip(mask, matching, strict=True)]
     return Counter(texts(table.filter(pa.array(mask, pa.bool_()))))
 
 
@@ -59,9 +59,9 @@ def read(snapshot: Snapshot, predicates: Sequence[Predicate]) -> pa.Table:
 @st.composite
 def value_pools(draw: st.DrawFn, kind: pa.DataType) -> list[Any]:
     """Generate a few values of a type; floats often include NaN and both zeros."""
-    found: list[Any] = draw(st.lists(cells(kind), min_size=1, max_size=5))
+    values: list[Any] = draw(st.lists(cells(kind), min_size=1, max_size=5))
     special = st.sampled_from([[], [NAN], [NAN, 1.0], [0.0, -0.0]])
-    return found + (draw(special) if pa.types.is_floating(kind) else [])
+    return values + (draw(special) if pa.types.is_floating(kind) else [])
 
 
 @st.composite
@@ -70,11 +70,11 @@ def predicates_on(draw: st.DrawFn, column: str, kind: pa.DataType, seen: list[An
     candidates = cells(kind) | st.sampled_from(seen)
     op = draw(st.sampled_from(["in", "in", "<", "<=", ">", ">="]))
     if op != "in":
-        there = candidates.filter(lambda value: value is not None)
+        comparable = candidates.filter(lambda value: value is not None)
         if pa.types.is_null(kind) or kind not in ORDERED:
             op = "in"
         else:
-            return Predicate(column, op, (draw(there),))
+            return Predicate(column, op, (draw(comparable),))
     return Predicate(column, "in", tuple(draw(st.lists(candidates, min_size=0, max_size=3))))
 
 
@@ -130,9 +130,9 @@ def test_what_is_left_keeps_nothing_else_in_memory(root: str) -> None:
     everything = snapshot.parts().get_total_buffer_size()
     by_number = snapshot.parts(partitions=frozenset({7}))
     by_key = snapshot.parts([Predicate("k", "in", (42,))])
-    for found in (by_number, by_key):
-        assert found.num_rows == 1
-        assert found.get_total_buffer_size() < everything / 20
+    for parts in (by_number, by_key):
+        assert parts.num_rows == 1
+        assert parts.get_total_buffer_size() < everything / 20
 
 
 # --- parts that must be pruned ----------------------------------------------------------------
@@ -146,28 +146,30 @@ def keyed(kind: pa.DataType, hash: str = "spark") -> ExchangeRecord:
 def test_equality_on_the_key_leaves_the_partition_of_its_hash(hash: str) -> None:
     for value in (0, 1, -7, None):
         (expected,) = partition_ids([pa.array([value], pa.int64())], 64, hash).tolist()
-        found = matching_partitions(keyed(pa.int64(), hash), [Predicate("k", "in", (value,))])
-        assert found == {expected}
+        partitions = matching_partitions(keyed(pa.int64(), hash), [Predicate("k", "in", (value,))])
+        assert partitions == {expected}
 
 
 def test_a_zero_leaves_the_partitions_of_both_its_signs() -> None:
     for hash in ("spark", "ffq"):
         both = partition_ids([pa.array([0.0, -0.0])], 64, hash).tolist()
         for zero in (0.0, -0.0):
-            found = matching_partitions(keyed(pa.float64(), hash), [Predicate("k", "in", (zero,))])
-            assert found is not None and set(both) <= found
+            partitions = matching_partitions(
+                keyed(pa.float64(), hash), [Predicate("k", "in", (zero,))]
+            )
+            assert partitions is not None and set(both) <= partitions
 
 
 def test_a_zero_given_as_an_integer_leaves_both_its_signs_too() -> None:
     both = partition_ids([pa.array([0.0, -0.0])], 64, "ffq").tolist()
-    found = matching_partitions(keyed(pa.float64(), "ffq"), [Predicate("k", "in", (0,))])
-    assert found is None or set(both) <= found
+    partitions = matching_partitions(keyed(pa.float64(), "ffq"), [Predicate("k", "in", (0,))])
+    assert partitions is None or set(both) <= partitions
 
 
 def test_nan_has_many_bits_and_so_all_of_ffqs_partitions() -> None:
     assert matching_partitions(keyed(pa.float64(), "ffq"), [Predicate("k", "in", (NAN,))]) is None
-    found = matching_partitions(keyed(pa.float64()), [Predicate("k", "in", (NAN,))])
-    assert found == set(partition_ids([pa.array([NAN])], 64).tolist())
+    partitions = matching_partitions(keyed(pa.float64()), [Predicate("k", "in", (NAN,))])
+    assert partitions == set(partition_ids([pa.array([NAN])], 64).tolist())
 
 
 def test_the_shortest_list_of_a_key_decides_and_an_empty_one_leaves_nothing() -> None:

@@ -44,12 +44,12 @@ def test_every_row_comes_out_once_and_in_order(
     case: tuple[list[pa.RecordBatch], list[str]], in_memory: int
 ) -> None:
     batches, by = case
-    found = list(sort_rows(iter(batches), by, in_memory))
+    sorted_batches = list(sort_rows(iter(batches), by, in_memory))
     if not batches:
-        assert found == []
+        assert sorted_batches == []
         return
     schema = batches[0].schema
-    rows = pa.Table.from_batches(found, schema)
+    rows = pa.Table.from_batches(sorted_batches, schema)
     assert Counter(texts(rows)) == Counter(texts(pa.Table.from_batches(batches)))
     assert all(one <= two for one, two in pairwise(row_keys(rows, by)))
 
@@ -70,11 +70,13 @@ def test_what_does_not_fit_goes_through_disk(keys: str) -> None:
     before = pa.total_allocated_bytes()
     peak = rows = 0
     last = None
-    for found in sort_rows((batch.slice(i * step, step) for i in range(pieces)), ["k"], limit):
+    for sorted_batch in sort_rows(
+        (batch.slice(i * step, step) for i in range(pieces)), ["k"], limit
+    ):
         peak = max(peak, pa.total_allocated_bytes() - before)
-        first = found["k"][0].as_py()
+        first = sorted_batch["k"][0].as_py()
         assert last is None or first >= last
-        rows, last = rows + found.num_rows, found["k"][-1].as_py()
+        rows, last = rows + sorted_batch.num_rows, sorted_batch["k"][-1].as_py()
     assert rows == count
     assert peak < 4 * limit
 

@@ -71,12 +71,12 @@ def zsets(draw: st.DrawFn) -> pa.Table:
 @settings(max_examples=300, deadline=None)
 @given(table=zsets())
 def test_rows_become_one_with_the_sum_of_their_weights(table: pa.Table) -> None:
-    found = consolidate(table, "w")
-    found.validate(full=True)
-    assert found.schema.equals(table.schema, check_metadata=True)
+    sums = consolidate(table, "w")
+    sums.validate(full=True)
+    assert sums.schema.equals(table.schema, check_metadata=True)
     expected = as_dictionary(table)
-    assert found.num_rows == len(expected)
-    assert list(as_dictionary(found).items()) == list(expected.items())
+    assert sums.num_rows == len(expected)
+    assert list(as_dictionary(sums).items()) == list(expected.items())
 
 
 @settings(max_examples=50, deadline=None)
@@ -85,10 +85,10 @@ def test_consolidating_again_or_in_another_order_changes_nothing(table: pa.Table
     def digest(rows: pa.Table) -> Digest:
         return sum((Digest.of(batch) for batch in rows.to_batches()), Digest())
 
-    found = consolidate(table, "w")
-    assert digest(consolidate(found, "w")) == digest(found)
+    sums = consolidate(table, "w")
+    assert digest(consolidate(sums, "w")) == digest(sums)
     backwards = table.take(pa.array(range(table.num_rows - 1, -1, -1), pa.int64()))
-    assert digest(consolidate(backwards, "w")) == digest(found)
+    assert digest(consolidate(backwards, "w")) == digest(sums)
     negated = table.set_column(
         table.schema.get_field_index("w"),
         table.schema.field("w"),
@@ -172,8 +172,8 @@ def test_a_sum_that_does_not_fit_is_an_error(bits: int) -> None:
 
     def total(*weights: int) -> list[int]:
         table = pa.table({"k": ["a"] * len(weights), "w": pa.array(weights, kind)})
-        found: list[int] = consolidate(table, "w")["w"].to_pylist()
-        return found
+        weights_left: list[int] = consolidate(table, "w")["w"].to_pylist()
+        return weights_left
 
     assert total(top) == [top]
     assert total(bottom) == [bottom]

@@ -90,10 +90,10 @@ def test_retention_beside_a_stream_that_begins_takes_nothing_from_it() -> None:
     for copy, process in interleaved(files, expire, try_to_begin):
         assert process.error is None
         store = open_store(copy)
-        found = consumers.find(store, "new")
-        granted.add(found is not None)
-        if found is not None:
-            follow(store, found.step, options)
+        consumer = consumers.find(store, "new")
+        granted.add(consumer is not None)
+        if consumer is not None:
+            follow(store, consumer.step, options)
     assert granted == {True, False}
 
 
@@ -115,8 +115,8 @@ def test_a_refused_start_leaves_the_consumer_where_it_was() -> None:
     options = ReadOptions(starting_step="2", consumer="old", on_replace="follow")
     refused = 0
     for copy, process in interleaved(files, lambda store: begin(store, options), expire):
-        found = consumers.find(open_store(copy), "old")
-        assert found is not None and found.step == (1 if process.error is None else 5)
+        consumer = consumers.find(open_store(copy), "old")
+        assert consumer is not None and consumer.step == (1 if process.error is None else 5)
         refused += process.error is not None
     assert refused
 
@@ -127,8 +127,8 @@ def test_a_refused_hold_leaves_the_one_of_that_name_in_force() -> None:
     consumers.hold(scene.store, "mine", 4)
     refused = 0
     for copy, process in interleaved(files, lambda s: consumers.hold(s, "mine", 2), expire):
-        (found,) = consumers.holds(open_store(copy))
-        assert found.step == (2 if process.error is None else 4)
+        (hold,) = consumers.holds(open_store(copy))
+        assert hold.step == (2 if process.error is None else 4)
         refused += process.error is not None
     assert refused
 

@@ -115,15 +115,15 @@ def make_history(files: Files, changes: list[tuple[str, tuple[str, ...]]]) -> No
 
 def damage(files: Files, where: int, how: str) -> None:
     """Delete, flip, cut, empty, swap or overwrite a log checkpoint."""
-    there = checkpoint_files(files)
-    if not there:
+    names = checkpoint_files(files)
+    if not names:
         return
-    path = there[where % len(there)]
+    path = names[where % len(names)]
     good = files[path]
     flipped = bytearray(good)
     if flipped:
         flipped[where * 31 % len(good)] ^= 1 << where % 8
-    other = files[there[(where + 1) % len(there)]]
+    other = files[names[(where + 1) % len(names)]]
     new = {"f": bytes(flipped), "c": good[: len(good) // 2], "t": b"", "s": other, "x": b"x" * 99}
     files[path] = new.get(how, good)
     if how == "d":
@@ -180,9 +180,9 @@ def test_steps_with_other_statistics_in_one_checkpoint_are_pruned_each_by_its_ow
     naive = Naive(files)
     for predicate in (Predicate("v", "in", (None,)), Predicate("v", "<", (18,))):
         snapshot = take_snapshot(open_store(files), ReadOptions())
-        found = snapshot.parts([predicate]).to_pylist()
-        assert found == naive.parts([1, 2, 3, 4], [predicate])
-        assert {1, 2} <= {row["step"] for row in found} and len(found) < len(snapshot.parts())
+        parts = snapshot.parts([predicate]).to_pylist()
+        assert parts == naive.parts([1, 2, 3, 4], [predicate])
+        assert {1, 2} <= {row["step"] for row in parts} and len(parts) < len(snapshot.parts())
 
 
 def test_the_property_above_reads_checkpoints(files: Files) -> None:
@@ -207,7 +207,7 @@ def test_a_checkpoint_is_the_same_whatever_it_was_made_of(files: Files) -> None:
     assert [path.split("/")[2] for path in made] == ["16", "4", "4", "4", "4", "8", "8"]
     for path in (paths.log_checkpoint(16, 16), paths.log_checkpoint(8, 8)):
         span = Span(int(path.split("/")[2]), int(path.split("/")[3].split(".")[0]))
-        assert StepLog(open_store(files)).write_checkpoint(span)
+        assert StepLog(open_store(files)).write_log_checkpoint(span)
         assert files[path] == made[path]
 
 
@@ -240,7 +240,7 @@ def test_what_cannot_be_written_or_is_too_large_fails_no_commit(
     files: Files, scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(operation: str) -> None:
-        if paths.CHECKPOINTS in operation and not operation.startswith("read"):
+        if paths.LOG_CHECKPOINTS in operation and not operation.startswith("read"):
             raise PermissionError(operation)
 
     poor = Scene(scene.place, open_store(files, refuse))
@@ -334,7 +334,7 @@ def test_it_is_the_same_on_every_storage(place: Place) -> None:
     scene = Scene(place)
     steps = [scene.write("replace" if number == 3 else "append") for number in range(1, 11)]
     store = scene.store
-    assert [entry.name for entry in store.list(f"{paths.CHECKPOINTS}/4")] == [
+    assert [entry.name for entry in store.list(f"{paths.LOG_CHECKPOINTS}/4")] == [
         paths.log_checkpoint(4, last).rpartition("/")[2] for last in (4, 8)
     ]
     assert scene.rows() == rows_of(*steps[2:])

@@ -59,9 +59,9 @@ def test_steps_that_come_during_the_search_are_found_or_not_but_none_before_is_m
             process = search(files)
             process.advance(operations)
             files.update({paths.step(number): b"" for number in range(71, 90)})
-            found = process.finish()
-            assert 70 <= found <= 89
-            seen.add(found)
+            newest = process.finish()
+            assert 70 <= newest <= 89
+            seen.add(newest)
     assert len(seen) > 1
 
 

@@ -11,7 +11,7 @@ from ffq_spark.errors import ExchangeNotFound, Fenced, QueryEnded, StepExpired, 
 from ffq_spark.exchange.ledger import consumers
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.maintenance import versions
-from ffq_spark.exchange.read.parts import read_parts
+from ffq_spark.exchange.read.serial_read import read_parts
 from ffq_spark.exchange.scan.following import steps_between
 from ffq_spark.exchange.scan.snapshot import Snapshot
 from ffq_spark.options import ReadOptions
@@ -43,12 +43,12 @@ def follow(name: str) -> Work:
     """Read everything that a consumer has not read, and record its progress."""
 
     def work(store: Store) -> None:
-        found = consumers.find(store, name)
+        consumer = consumers.find(store, name)
         ledger = Ledger(store)
         exchange, last = ledger.exchange(), ledger.log.last_number()
-        assert found is not None and exchange is not None
+        assert consumer is not None and exchange is not None
         options = ReadOptions(on_replace="follow")
-        steps = steps_between(ledger.log, found.step, last, options)
+        steps = steps_between(ledger.log, consumer.step, last, options)
         parts = Snapshot(store, exchange, steps).parts()
         for _ in read_parts(store, parts, exchange.schema):
             pass
@@ -77,7 +77,7 @@ class Claims:
         """Note that a record may change or disappear from now on."""
         self.granted.discard(path)
 
-    def settle(self) -> None:
+    def grant_finished(self) -> None:
         """Grant the records of the processes that have succeeded."""
         for path, process in list(self._asking.items()):
             if process.done:

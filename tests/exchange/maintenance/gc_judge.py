@@ -11,7 +11,7 @@ import pyarrow as pa
 from stepping import Files, open_store
 
 from ffq_spark.errors import StepExpired
-from ffq_spark.exchange.read.parts import read_parts
+from ffq_spark.exchange.read.serial_read import read_parts
 from ffq_spark.exchange.scan.snapshot import take_snapshot
 from ffq_spark.options import ReadOptions
 
@@ -77,12 +77,12 @@ class Judge:
 
     def visible(self, number: int) -> set[int]:
         """Return the steps of the snapshot as of a step."""
-        found: set[int] = set()
+        steps: set[int] = set()
         while number:
             base = self.log[number - 1]["base"]
-            found |= set(range(base, number + 1))
+            steps |= set(range(base, number + 1))
             number = self.log[base - 1]["body"]["restores"]
-        return found
+        return steps
 
     def needed(self, claims: Iterable[str], *, unread: bool = False) -> set[int]:
         """Return the steps that newest versions, holds and consumers need.
@@ -90,18 +90,18 @@ class Judge:
         With `unread`, add the steps that retention may keep for a consumer that has read nothing.
         """
         newest = self.log[-1]["version"] if self.log else 0
-        found = {s["step"] for s in self.log if s["version"] > newest - KEPT_VERSIONS}
+        steps = {s["step"] for s in self.log if s["version"] > newest - KEPT_VERSIONS}
         for path in claims:
             step = json.loads(self._files[path])["step"]
             if "/holds/" in path:
-                found |= self.visible(step)
+                steps |= self.visible(step)
             elif step == 0 and not unread:
                 # A consumer that has read nothing begins with the present snapshot.
-                found |= self.visible(len(self.log))
+                steps |= self.visible(len(self.log))
             else:
-                found |= set(range(step + 1, len(self.log) + 1))
-        rollbacks = (self.log[step - 1]["body"]["restores"] for step in list(found))
-        return found.union(*(self.visible(step) for step in rollbacks if step))
+                steps |= set(range(step + 1, len(self.log) + 1))
+        rollbacks = (self.log[step - 1]["body"]["restores"] for step in list(steps))
+        return steps.union(*(self.visible(step) for step in rollbacks if step))
 
     def look(self, now: int, may_be_lost: Callable[[int], bool], claims: Iterable[str]) -> None:
         """Check all invariants against the present files."""
@@ -149,11 +149,11 @@ class Judge:
     def _check_rows(self, step: dict[str, Any]) -> None:
         query = step["body"]["query"]
         try:
-            found = read_step(self._files, step["step"])
+            rows = read_step(self._files, step["step"])
         except StepExpired:
             assert self.expired(step["step"])
             return
-        assert found == rows_of(query, self.registered(query)), f"step {step['step']}"
+        assert rows == rows_of(query, self.registered(query)), f"step {step['step']}"
 
     def _check_removed(self, now: int, needed: set[int]) -> None:
         """Check that gc deleted only stale and expired files, no earlier than allowed."""
@@ -189,9 +189,9 @@ class Judge:
         assert opened == self.outcomes.keys(), "a query never ended"
         published = {step["body"]["query"] for step in self.log}
         assert published == self.kept.keys(), "a committed query never became visible"
-        found = self.data() | {p for p in self._files if p.startswith("_ffq/manifests/")}
-        assert self._files_of(self.needed(granted)) <= found, "needed files are gone"
-        assert found <= self._files_of(self.needed(claims, unread=True)), "there are orphans"
+        remaining = self.data() | {p for p in self._files if p.startswith("_ffq/manifests/")}
+        assert self._files_of(self.needed(granted)) <= remaining, "needed files are gone"
+        assert remaining <= self._files_of(self.needed(claims, unread=True)), "there are orphans"
         assert not any(path.startswith("_ffq/pending/") for path in self._files)
 
     def _files_of(self, steps: set[int]) -> set[str]:

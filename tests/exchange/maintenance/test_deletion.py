@@ -222,9 +222,9 @@ def test_directories_without_files_go_with_their_parents(local: Scene) -> None:
     for place in (f"{step.body.query}/0/0/9", f"{step.body.query}/0/7/1", f"{aborted.query}/1/0/1"):
         (data / place).mkdir(parents=True)
     local.gc(outcome.at_ms + DAY_MS)
-    found = {str(path.relative_to(data)) for path in data.rglob("*") if path.is_dir()}
+    directories = {str(path.relative_to(data)) for path in data.rglob("*") if path.is_dir()}
     query = step.body.query
-    assert found == {f"{query}", f"{query}/0", f"{query}/0/0", f"{query}/0/0/1"}
+    assert directories == {f"{query}", f"{query}/0", f"{query}/0/0", f"{query}/0/0/1"}
 
 
 def test_what_lies_inside_a_registered_attempt_is_part_of_it(local: Scene) -> None:

@@ -231,8 +231,8 @@ def test_one_corrupt_record_is_reported_and_skipped_and_stops_nothing(
 def test_a_check_names_what_it_cannot_read_and_goes_on(local: Scene) -> None:
     aborted, damaged = local.ended(), local.ended()
     local.store.write(paths.outcome(damaged.query), [b"{"])
-    found = local.exchange.check()
-    assert found[aborted.query] == "ABORTED" and "FFQ_CORRUPT_RECORD" in found[damaged.query]
+    reasons = local.exchange.check()
+    assert reasons[aborted.query] == "ABORTED" and "FFQ_CORRUPT_RECORD" in reasons[damaged.query]
 
 
 # --- roots that must not be touched -----------------------------------------------------------

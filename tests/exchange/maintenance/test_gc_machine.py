@@ -290,7 +290,7 @@ class GcMachine(CountedMachine):
     def everything_holds(self) -> None:
         for process in self.processes:
             self.check_end(process)
-        self.claims.settle()
+        self.claims.grant_finished()
         self.find_rollbacks()
         known = {**self.opened, **self.rollbacks}
         for query in known.values():

@@ -92,7 +92,7 @@ def test_a_damaged_list_only_makes_the_next_look_at_everything(scene: Scene, dam
     query = scene.write().body.query
     moment = now_ms() + ALWAYS_CHECKED_MS
     scene.gc(moment)
-    scene.store.replace(paths.SETTLED, damage)
+    scene.store.replace(paths.RECHECK_TIMES, damage)
     assert looks(scene, moment) == [query]
     assert looks(scene, moment) == []
 

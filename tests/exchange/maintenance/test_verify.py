@@ -77,16 +77,16 @@ def test_verify_lists_all_damage(root: str) -> None:
     manifest.write_bytes(manifest.read_bytes()[:-1])
     last = Path(root) / exchange.parts(steps="3")["file"][0].as_py()
     last.write_bytes(last.read_bytes() + b"x")
-    found = exchange.verify().findings
+    findings = exchange.verify().findings
     expected = [
         ("FFQ_CORRUPT_PART", parts[0].file, parts[2].file, parts[-1].file, last),
         ("FFQ_CORRUPT_INDEX", index),
         ("FFQ_CORRUPT_RECORD", manifest),
     ]
-    assert {(finding.code, finding.path) for finding in found} == {
+    assert {(finding.code, finding.path) for finding in findings} == {
         (code, str(path)) for code, *paths in expected for path in paths
     }
-    assert len(found) == 6
+    assert len(findings) == 6
     assert third.step == 3 and first.step == 1
 
 

@@ -17,7 +17,7 @@ from ffq_spark.exchange.ledger import consumers
 from ffq_spark.exchange.maintenance.gc import collect_garbage
 from ffq_spark.exchange.maintenance.retention import KEPT_VERSIONS
 from ffq_spark.exchange.maintenance.versions import rollback, versions
-from ffq_spark.exchange.read.parts import read_parts
+from ffq_spark.exchange.read.serial_read import read_parts
 from ffq_spark.exchange.scan.snapshot import take_snapshot
 from ffq_spark.format import paths
 from ffq_spark.format.ids import now_ms
@@ -67,24 +67,24 @@ def test_a_rollback_can_be_rolled_back_and_restored(scene: Scene) -> None:
     sixth = scene.write()
     assert rollback(scene.store, 6).step == 7
     assert rows(scene.store) == rows_of(first, sixth)
-    assert [found.restores for found in versions(scene.store)] == [0, 0, 1, 2, 3, 6]
+    assert [version.restores for version in versions(scene.store)] == [0, 0, 1, 2, 3, 6]
 
 
 def test_versions_tell_what_their_readers_see(scene: Scene) -> None:
     first, second, third = scene.write(), scene.write(), scene.write("replace")
     rollback(scene.store, 2)
     last = scene.write()
-    found = versions(scene.store)
-    assert [(v.version, v.first_step, v.last_step) for v in found] == [
+    listed = versions(scene.store)
+    assert [(v.version, v.first_step, v.last_step) for v in listed] == [
         (1, 1, 2),
         (2, 3, 3),
         (3, 4, 5),
     ]
-    assert [(v.steps, v.rows, v.restores) for v in found] == [(2, 10, 0), (1, 5, 0), (4, 15, 2)]
-    assert found[2].bytes == sum(step.body.bytes for step in (first, second, last))
-    assert found[1].committed_at_ms == third.body.committed_at_ms
-    assert found[2].committed_at_ms == last.body.committed_at_ms
-    assert not any(version.expired for version in found)
+    assert [(v.steps, v.rows, v.restores) for v in listed] == [(2, 10, 0), (1, 5, 0), (4, 15, 2)]
+    assert listed[2].bytes == sum(step.body.bytes for step in (first, second, last))
+    assert listed[1].committed_at_ms == third.body.committed_at_ms
+    assert listed[2].committed_at_ms == last.body.committed_at_ms
+    assert not any(version.expired for version in listed)
 
 
 @pytest.mark.parametrize("step", [0, -1, 3, 99])
@@ -169,9 +169,9 @@ def test_every_version_that_stays_shows_what_it_showed(changes: list[str], rando
     assert rows(scene.store) == rows_of(*(written[n] for n in history[-1]))
     kept = {n for number in readable for n in history[number - 1]}
     collect_garbage(scene.store, ttl_ms=0, retention_ms=0, now=now_ms() + DAY_MS)
-    there = {number for number, step in written.items() if step.body.manifest in files}
+    remaining = {number for number, step in written.items() if step.body.manifest in files}
     newest = {n for n in readable if version_of[n - 1] > version_of[-1] - KEPT_VERSIONS}
-    assert {n for number in newest for n in history[number - 1]} <= there <= kept
+    assert {n for number in newest for n in history[number - 1]} <= remaining <= kept
 
 
 def test_a_version_within_its_retention_keeps_what_it_restores(scene: Scene) -> None:
@@ -196,15 +196,15 @@ def test_a_rollback_killed_anywhere_leaves_both_versions_or_one(files: Files, sc
     seen = []
     for copy in kill_points(files, lambda store: rollback(store, 2)):
         store = open_store(copy)
-        found = rows(store)
-        seen.append(found == after)
-        assert found in (before, after)
-        assert rows(store) == found
+        current = rows(store)
+        seen.append(current == after)
+        assert current in (before, after)
+        assert rows(store) == current
         assert rows(store, as_of_step=3) == before
-        assert len(versions(store)) == (3 if found == after else 2)
+        assert len(versions(store)) == (3 if current == after else 2)
         # Nothing that the killed rollback left behind prevents the next one.
         step = rollback(store, 2)
-        assert step.step == (5 if found == after else 4)
+        assert step.step == (5 if current == after else 4)
         assert rows(store) == after
         fourth = Scene(scene.place, store).write()
         assert rows(store) == rows_of(first, second, fourth)

@@ -17,9 +17,9 @@ from layouts import write_options
 
 from ffq_spark import Exchange
 from ffq_spark.errors import CorruptPart, StoreFailed
-from ffq_spark.exchange.read.bounded import Limits, read_bounded
-from ffq_spark.exchange.read.one_part import registered_part
-from ffq_spark.exchange.read.part_file import check_part
+from ffq_spark.exchange.read.bounded import MemoryLimits, read_bounded
+from ffq_spark.exchange.read.checked_pieces import check_part
+from ffq_spark.exchange.read.part_lookup import registered_part
 from ffq_spark.exchange.scan.snapshot import take_snapshot
 from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.format.paths import AttemptId
@@ -39,7 +39,7 @@ def written(root: str, count: int, **options: Any) -> Exchange:
     return Exchange(root)
 
 
-def bounded(root: str, limits: Limits, columns: list[str] | None = None) -> Any:
+def bounded(root: str, limits: MemoryLimits, columns: list[str] | None = None) -> Any:
     store = Store(root)
     snapshot = take_snapshot(store, ReadOptions.of_python({}))
     parts = snapshot.parts([], None)
@@ -60,11 +60,11 @@ def test_rows_are_the_same_whatever_may_be_held(
         for columns in (None, ["name"], ["tags", "id"]):
             if limit == 1 and columns != ["name"]:
                 continue
-            found = list(bounded(root, Limits(limit, threading.Lock()), columns))
+            batches = list(bounded(root, MemoryLimits(limit, threading.Lock()), columns))
             expected = whole if columns is None else whole.select(columns)
-            assert pa.Table.from_batches(found).equals(expected)
+            assert pa.Table.from_batches(batches).equals(expected)
             fixed = 1_000
-            assert limit < fixed or max(b.nbytes for b in found) <= limit
+            assert limit < fixed or max(b.nbytes for b in batches) <= limit
 
 
 # --- damaged parts -----------------------------------------------------------------------------
@@ -96,7 +96,7 @@ def test_a_number_of_rows_that_the_buffers_do_not_have_is_an_error(
     assert damaged != data
     one_part(tmp_path, damaged, wrong)
     with pytest.raises(CorruptPart, match="not valid Arrow data"):
-        list(bounded(str(tmp_path), Limits(3_000)))
+        list(bounded(str(tmp_path), MemoryLimits(3_000)))
 
 
 def test_offsets_that_point_nowhere_are_an_error_also_deep_inside(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_offsets_that_point_nowhere_are_an_error_also_deep_inside(tmp_path: Path
     )
     one_part(tmp_path, ffq.stream(pa.record_batch({"a": broken})), 1_000)
     with pytest.raises(CorruptPart, match="not valid Arrow data"):
-        list(bounded(str(tmp_path), Limits(3_000)))
+        list(bounded(str(tmp_path), MemoryLimits(3_000)))
 
 
 @pytest.mark.parametrize("limit", [100, 1 << 20], ids=["in pieces", "whole"])
@@ -120,11 +120,11 @@ def test_a_frame_is_what_its_chunk_says_whatever_may_be_held(tmp_path: Path, lim
     place = ffq.write_v2(tmp_path, (7, 0, 0, 1), {0: batches}, "none")
     part, id = place / "part-0.ipc", (7, 0, 0, 1)
     good = part.read_bytes()
-    assert sum(b.num_rows for b in bounded(str(tmp_path), Limits(limit))) == 120
+    assert sum(b.num_rows for b in bounded(str(tmp_path), MemoryLimits(limit))) == 120
     for position in range(0, len(good), 7):
         part.write_bytes(good[:position] + bytes([good[position] ^ 1]) + good[position + 1 :])
         with pytest.raises(CorruptPart):
-            list(bounded(str(tmp_path), Limits(limit)))
+            list(bounded(str(tmp_path), MemoryLimits(limit)))
     # The size of the part is right, but the index has no checksum of the last frame.
     frames = [(ffq.frame(ffq.stream(batch)), batch.num_rows, 1) for batch in batches]
     entry = json.loads(ffq.entry_v2(0, f"{ffq.directory(id)}/part-0.ipc", "none", frames))
@@ -132,7 +132,7 @@ def test_a_frame_is_what_its_chunk_says_whatever_may_be_held(tmp_path: Path, lim
     ffq.write_index(place, ffq.index_json(id, 1, [json.dumps(entry)]))
     part.write_bytes(good)
     with pytest.raises(CorruptPart, match="longer than the index's chunks"):
-        list(bounded(str(tmp_path), Limits(limit)))
+        list(bounded(str(tmp_path), MemoryLimits(limit)))
     with pytest.raises(CorruptPart, match="longer than the index's chunks"):
         check_part(Store(str(tmp_path)), registered_part(Store(str(tmp_path)), AttemptId(*id), 0))
 
@@ -146,7 +146,7 @@ def test_a_disk_without_room_is_not_the_parts_fault(
             written(place, 3_000, compression=compression, payload=payload)
             with monkeypatch.context() as patched, pytest.raises(StoreFailed) as caught:
                 patched.setattr(tempfile, "TemporaryFile", full_disk)
-                list(bounded(place, Limits(5_000)))
+                list(bounded(place, MemoryLimits(5_000)))
             assert "No space left on device" in str(caught.value)
             assert caught.value.path is None
 
@@ -161,6 +161,6 @@ def test_a_batch_on_disk_is_one_open_file(root: str) -> None:
     options = write_options(keys=("id",), partitions=1, compression="zstd")
     write_batches(root, [batch], options=options)
     before = len(os.listdir("/proc/self/fd"))
-    found = bounded(root, Limits(20_000))
-    assert next(found).num_columns == 41
+    batches = bounded(root, MemoryLimits(20_000))
+    assert next(batches).num_columns == 41
     assert len(os.listdir("/proc/self/fd")) - before <= 4

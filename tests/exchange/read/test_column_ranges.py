@@ -19,11 +19,11 @@ from s3requests import counted_requests
 from ffq_spark import Exchange
 from ffq_spark.errors import CorruptPart
 from ffq_spark.exchange.read import column_ranges
-from ffq_spark.exchange.read.column_ranges import Selection, Thrift, check_directory
+from ffq_spark.exchange.read.column_ranges import ColumnSelection, Thrift, check_directory
 from ffq_spark.exchange.read.part import Part, list_parts
-from ffq_spark.exchange.read.parts import read_parts
+from ffq_spark.exchange.read.serial_read import read_parts
 from ffq_spark.exchange.read.sorted_read import read_sorted
-from ffq_spark.exchange.scan.placement import sorted_by
+from ffq_spark.exchange.scan.partitioning import sorted_by
 from ffq_spark.exchange.scan.snapshot import take_snapshot
 from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.format import columns
@@ -53,8 +53,8 @@ def parts(draw: st.DrawFn) -> list[pa.RecordBatch]:
     batches = []
     for _ in range(draw(st.integers(1, 3))):
         rows = draw(st.integers(1, 9))
-        found = [draw(arrays(kind, rows, rows)) for kind in chosen]
-        batches.append(pa.record_batch(found, schema=schema))
+        arrays_of_batch = [draw(arrays(kind, rows, rows)) for kind in chosen]
+        batches.append(pa.record_batch(arrays_of_batch, schema=schema))
     return batches
 
 
@@ -76,17 +76,17 @@ def test_what_is_put_together_has_the_rows_of_the_whole(
         patch.setattr(column_ranges, "LOCAL", Thrift(enough=-MIB, least_half=0, max_gap=gap))
         encoder = Codec(schema, "arrow", compression).encoder()
         pieces = [encoder.start(), *(encoder.batch(batch) for batch in batches), encoder.end()]
-        selection = Selection(schema, names or schema.names[:1], local=True)
+        selection = ColumnSelection(schema, names or schema.names[:1], local=True)
     whole = pa.py_buffer(b"".join(bytes(piece) for piece in pieces))
     size = encoder.totals.tail_bytes
     tail = whole[len(whole) - size :]
     assert 0 < size < len(whole) and checksum(tail) == encoder.totals.tail_checksum
     part = Part("part", 0, len(whole), tail_bytes=size, tail_checksum=checksum(tail))
     check_directory(schema, part, whole, "part")
-    found = selection.ranges(part, tail, "part", "full")
-    assert found is not None
-    buffers = [whole[start : start + length] for start, length in found.spans]
-    stream = found.assemble(buffers, "part", "full")
+    ranges = selection.ranges(part, tail, "part", "full")
+    assert ranges is not None
+    buffers = [whole[start : start + length] for start, length in ranges.spans]
+    stream = ranges.assemble(buffers, "part", "full")
     decoder = Decoder(schema, names or schema.names[:1])
     expected = list(decoder.batches(whole, "part"))
     assert [batch.num_rows for batch in expected] == [*(b.num_rows for b in batches), 0]
@@ -97,9 +97,9 @@ def test_what_is_put_together_has_the_rows_of_the_whole(
 
 def wide(rows: int, width: int = 20, start: int = 0) -> pa.RecordBatch:
     numbers = range(start, start + rows)
-    found: dict[str, Any] = {"k": pa.array(numbers, pa.int64())}
-    found |= {f"c{i}": pa.array([n * i for n in numbers], pa.int64()) for i in range(width - 2)}
-    return pa.record_batch(found | {"name": [f"row {n}" for n in numbers]})
+    data: dict[str, Any] = {"k": pa.array(numbers, pa.int64())}
+    data |= {f"c{i}": pa.array([n * i for n in numbers], pa.int64()) for i in range(width - 2)}
+    return pa.record_batch(data | {"name": [f"row {n}" for n in numbers]})
 
 
 def write(place: Place, batch: pa.RecordBatch, **options: Any) -> Exchange:
@@ -114,8 +114,8 @@ def test_few_columns_are_few_bytes_on_every_storage(place: Place, layout: str) -
     exchange = write(place, wide(80_000), layout=layout)
     every, some = ReadTotals(), ReadTotals()
     whole = exchange.read(totals=every).read_all()
-    found = exchange.read(columns=["c7", "k"], totals=some).read_all()
-    assert found.equals(whole.select(["c7", "k"]))
+    chosen = exchange.read(columns=["c7", "k"], totals=some).read_all()
+    assert chosen.equals(whole.select(["c7", "k"]))
     assert exchange.verify().ok
     assert some.bytes < 0.12 * every.bytes
     assert some.peak_bytes < 0.12 * every.bytes
@@ -156,8 +156,8 @@ def test_other_parts_have_no_directory(
     root: str, batch: pa.RecordBatch, options: dict[str, Any]
 ) -> None:
     exchange = write(Place(root), batch, **options)
-    found = exchange.parts()
-    assert set(found["tail_bytes"].to_pylist()) == set(found["tail_checksum"].to_pylist()) == {0}
+    parts = exchange.parts()
+    assert set(parts["tail_bytes"].to_pylist()) == set(parts["tail_checksum"].to_pylist()) == {0}
     assert exchange.read(columns=["k"]).read_all().num_rows == batch.num_rows
 
 
@@ -167,9 +167,9 @@ def test_parts_of_both_kinds_come_in_one_read(root: str) -> None:
         exchange = write(place, wide(rows, start=start), layout="packed", partitions=3)
     tails = exchange.parts()["tail_bytes"].to_pylist()
     assert 0 < sum(size > 0 for size in tails) < len(tails)
-    found = exchange.read(columns=["k", "name"]).read_all().sort_by("k")
-    assert found["k"].to_pylist() == list(range(80_050))
-    assert found["name"].to_pylist() == [f"row {n}" for n in range(80_050)]
+    table = exchange.read(columns=["k", "name"]).read_all().sort_by("k")
+    assert table["k"].to_pylist() == list(range(80_050))
+    assert table["name"].to_pylist() == [f"row {n}" for n in range(80_050)]
 
 
 @pytest.mark.parametrize("in_memory", [1 << 30, 0], ids=["memory", "disk"])
@@ -188,8 +188,8 @@ def test_sorted_parts_are_merged_from_the_columns_alone(root: str, in_memory: in
         totals=totals,
         in_memory=in_memory,
     )
-    found = pa.Table.from_batches(batches)["c3"].to_pylist()
-    assert found == [3 * n for n in range(40_000)]
+    values = pa.Table.from_batches(batches)["c3"].to_pylist()
+    assert values == [3 * n for n in range(40_000)]
     assert totals.bytes < 0.2 * sum(snapshot.parts()["bytes"].to_pylist())
 
 
@@ -227,10 +227,12 @@ class Damaged:
         schema = self.snapshot.exchange.schema
         start, end = self.part.offset, self.part.offset + self.part.bytes
         tail = pa.py_buffer(self.good[end - self.part.tail_bytes : end])
-        found = Selection(schema, ["c2", "name"], local=True).ranges(self.part, tail, "", "full")
-        assert found is not None
+        ranges = ColumnSelection(schema, ["c2", "name"], local=True).ranges(
+            self.part, tail, "", "full"
+        )
+        assert ranges is not None
         needed = [False] * self.part.bytes
-        for first, last in (*found.needed, (end - start - len(tail), end - start)):
+        for first, last in (*ranges.needed, (end - start - len(tail), end - start)):
             needed[first:last] = [True] * (last - first)
         return needed
 
@@ -274,11 +276,11 @@ def test_without_checksums_damage_is_never_another_error_nor_fewer_rows(
 ) -> None:
     for _ in damaged.flips():
         try:
-            found = damaged.count(verify)
+            rows = damaged.count(verify)
         except CorruptPart as error:
             assert error.path == str(damaged.file)
         else:
-            assert verify == "none" or found == damaged.part.rows
+            assert verify == "none" or rows == damaged.part.rows
 
 
 @pytest.mark.parametrize("verify", ["full", "counts", "none"])

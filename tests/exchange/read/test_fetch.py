@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from ffq_spark.errors import CorruptPart, CorruptRecord, StepExpired
-from ffq_spark.exchange.read.column_ranges import Selection
+from ffq_spark.exchange.read.column_ranges import ColumnSelection
 from ffq_spark.exchange.read.fetch import fetch_part, fetch_parts, fetch_range
 from ffq_spark.exchange.read.part import Part
 from ffq_spark.format import paths
@@ -15,7 +15,7 @@ from ffq_spark.store import ReadTotals, Store
 
 FILE = "shuffle/7/0/0/1/part-0.ipc"
 SCHEMA = pa.schema([("k", pa.int64())])
-COLUMNS = Selection(SCHEMA, ["k"], local=True)
+COLUMNS = ColumnSelection(SCHEMA, ["k"], local=True)
 
 
 @pytest.fixture
@@ -40,14 +40,14 @@ def table(*parts: Part) -> pa.Table:
 
 
 def fetched(store: Store, *parts: Part, verify: str = "full") -> list[bytes]:
-    found = fetch_parts(store, table(*parts), verify, 1 << 20, ReadTotals(), COLUMNS)
-    return [bytes(data) for _, data in found]
+    pairs = fetch_parts(store, table(*parts), verify, 1 << 20, ReadTotals(), COLUMNS)
+    return [bytes(data) for _, data in pairs]
 
 
 def test_parts_of_one_file_are_one_request_and_come_apart(store: Store) -> None:
     totals = ReadTotals()
-    found = fetch_parts(store, table(OTHER, FIRST), "full", 1 << 20, totals, COLUMNS)
-    assert [(part.offset, bytes(data)) for part, data in found] == [(0, b"first"), (5, b"other")]
+    pairs = fetch_parts(store, table(OTHER, FIRST), "full", 1 << 20, totals, COLUMNS)
+    assert [(part.offset, bytes(data)) for part, data in pairs] == [(0, b"first"), (5, b"other")]
     assert (totals.requests, totals.bytes) == (1, 10)
 
 

@@ -14,8 +14,8 @@ from ffq_spark.format.manifest import with_file_ends
 def table(rows: list[tuple[str, int, int]]) -> pa.Table:
     schema = pa.schema([("file", pa.string()), ("offset", pa.int64()), ("bytes", pa.int64())])
     names = schema.names
-    found = [dict(zip(names, row, strict=True)) for row in rows]
-    return with_file_ends(pa.Table.from_pylist(found, schema))
+    documents = [dict(zip(names, row, strict=True)) for row in rows]
+    return with_file_ends(pa.Table.from_pylist(documents, schema))
 
 
 def ranges(rows: list[tuple[str, int, int]], limit: int) -> list[tuple[str, int, int]]:
@@ -25,20 +25,20 @@ def ranges(rows: list[tuple[str, int, int]], limit: int) -> list[tuple[str, int,
 @st.composite
 def parts(draw: st.DrawFn) -> list[tuple[str, int, int]]:
     """Generate parts of a few packed files, in any order and with gaps."""
-    found = []
+    placed = []
     for file in "abc":
         offset = 0
         for size in draw(st.lists(st.integers(1, 200), max_size=12)):
             gap = draw(st.sampled_from([0, 0, 0, 50, MAX_GAP, MAX_GAP + 1]))
             if draw(st.booleans()):
-                found.append((file, offset, size))
+                placed.append((file, offset, size))
             offset += size + gap
-    return draw(st.permutations(found))
+    return draw(st.permutations(placed))
 
 
 @given(parts(), st.integers(1, 2 * MAX_GAP))
 def test_every_part_lies_in_exactly_one_range(rows: list[tuple[str, int, int]], limit: int) -> None:
-    found = []
+    covered = []
     for range in join_ranges(table(rows), limit):
         inside = range.parts
         assert range.start == inside[0].offset
@@ -46,11 +46,11 @@ def test_every_part_lies_in_exactly_one_range(rows: list[tuple[str, int, int]], 
             assert part.file == range.file
             assert part.offset >= range.start
             assert part.offset + part.bytes <= range.start + range.length
-            found.append((part.file, part.offset, part.bytes))
+            covered.append((part.file, part.offset, part.bytes))
         assert range.length <= limit or len(inside) == 1
         gaps = range.length - sum(part.bytes for part in inside)
         assert gaps <= MAX_GAP * (len(inside) - 1)
-    assert sorted(found) == sorted(rows)
+    assert sorted(covered) == sorted(rows)
 
 
 def test_neighbours_are_joined_up_to_the_limit() -> None:
@@ -74,8 +74,8 @@ def test_files_of_their_own_keep_the_order_of_the_parts() -> None:
 
 def test_one_byte_more_is_asked_for_at_the_end_of_a_file_alone() -> None:
     rows = [("b", 0, 8), ("a", 20, 10), ("a", 0, 10), ("a", 10, 10)]
-    found = [(range.file, *range.spans[0]) for range in join_ranges(table(rows), 20)]
-    assert found == [("b", 0, 9), ("a", 0, 20), ("a", 20, 11)]
+    requests = [(range.file, *range.spans[0]) for range in join_ranges(table(rows), 20)]
+    assert requests == [("b", 0, 9), ("a", 0, 20), ("a", 20, 11)]
     without_its_end = table(rows).filter([True, False, True, True])
     assert [range.spans[0][1] for range in join_ranges(without_its_end, 20)] == [9, 20]
 
@@ -83,8 +83,8 @@ def test_one_byte_more_is_asked_for_at_the_end_of_a_file_alone() -> None:
 def test_a_part_that_is_marked_has_a_range_of_its_own() -> None:
     rows = table([("a", 0, 10), ("a", 10, 10), ("a", 20, 10)])
     separate = np.array([False, True, False])
-    found = [(range.start, range.separate) for range in join_ranges(rows, 100, separate)]
-    assert found == [(0, False), (10, True), (20, False)]
+    ranges = [(range.start, range.separate) for range in join_ranges(rows, 100, separate)]
+    assert ranges == [(0, False), (10, True), (20, False)]
 
 
 def test_parts_that_overlap_are_never_joined() -> None:

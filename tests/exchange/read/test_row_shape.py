@@ -41,5 +41,5 @@ def test_metadata_columns_stand_where_the_output_has_them() -> None:
 def test_an_exchange_may_have_a_column_of_that_name() -> None:
     own = pa.schema([("_ffq_step", pa.string())])
     batch = pa.record_batch({"_ffq_step": ["mine"]}, own)
-    (found,) = RowShape(own, own, local=True).rows(PART, [batch])
-    assert found.to_pylist() == [{"_ffq_step": "mine"}]
+    (rows,) = RowShape(own, own, local=True).rows(PART, [batch])
+    assert rows.to_pylist() == [{"_ffq_step": "mine"}]

@@ -68,10 +68,10 @@ def check(steps: list[list[Any]]) -> None:
             total[k, v] += w
     expected = {key: w for key, w in total.items() if w}
     exchange = Exchange(root)
-    found = exchange.read(consolidate=True).read_all()
-    assert found.schema == SCHEMA
-    assert {(r["k"], r["v"]): r["w"] for r in found.to_pylist()} == expected
-    assert found.num_rows == len(expected)
+    sums = exchange.read(consolidate=True).read_all()
+    assert sums.schema == SCHEMA
+    assert {(r["k"], r["v"]): r["w"] for r in sums.to_pylist()} == expected
+    assert sums.num_rows == len(expected)
     some = exchange.read(consolidate=True, columns=["w", "k"]).read_all()
     assert sorted(some.to_pylist(), key=str) == sorted(
         ({"w": w, "k": key[0]} for key, w in expected.items()), key=str
@@ -116,8 +116,8 @@ def test_float_keys_that_are_equal_meet_whatever_their_bits(
     options = write_options(keys=("k",), partitions=64, hash=hash, weight_column="w")
     write_batches(root, [batch], options=options)
     exchange = Exchange(root)
-    found = exchange.read(consolidate=True).read_all()
-    assert found["w"].to_pylist() == [1] and found["k"].to_pylist() == column[5:].to_pylist()
+    sums = exchange.read(consolidate=True).read_all()
+    assert sums["w"].to_pylist() == [1] and sums["k"].to_pylist() == column[5:].to_pylist()
     assert exchange.verify().ok and exchange.read().read_all().num_rows == 6
     if form == "float":
         for key, rows in ((0.0, 2), (-0.0, 2), (float("nan"), 3), (1.0, 1)):
@@ -129,9 +129,9 @@ def test_ffq_places_the_rows_of_other_exchanges_by_their_bits(root: str) -> None
     batch = pa.record_batch({"k": key_column(64, "float")})
     options = write_options(keys=("k",), partitions=64, hash="ffq")
     write_batches(root, [batch], options=options)
-    found = Exchange(root).read(metadata_columns=True).read_all()
-    places = partition_ids([found["k"].combine_chunks()], 64, "ffq").tolist()
-    assert found["_ffq_partition"].to_pylist() == places and len(set(places)) == 6
+    table = Exchange(root).read(metadata_columns=True).read_all()
+    places = partition_ids([table["k"].combine_chunks()], 64, "ffq").tolist()
+    assert table["_ffq_partition"].to_pylist() == places and len(set(places)) == 6
     assert Exchange(root).verify().ok
     assert [Exchange(root).lookup(key).num_rows for key in (0.0, -0.0, float("nan"))] == [2, 2, 3]
 

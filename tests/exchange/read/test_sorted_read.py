@@ -16,7 +16,7 @@ from layouts import write_options
 
 from ffq_spark.errors import CorruptPart
 from ffq_spark.exchange.read.sorted_read import read_sorted
-from ffq_spark.exchange.scan.placement import sorted_by
+from ffq_spark.exchange.scan.partitioning import sorted_by
 from ffq_spark.exchange.scan.snapshot import take_snapshot
 from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.format.ordering import sort_indices
@@ -46,7 +46,7 @@ def written(root: str, steps: list[list[int]], kind: str, **options: Any) -> Sto
     return Store(root)
 
 
-def found(store: Store, in_memory: int, columns: list[str]) -> pa.Table:
+def merged_rows(store: Store, in_memory: int, columns: list[str]) -> pa.Table:
     options = ReadOptions()
     snapshot = take_snapshot(store, options)
     schema = pa.schema([snapshot.exchange.schema.field(name) for name in columns])
@@ -72,11 +72,11 @@ def test_parts_are_merged_in_order(kind: str, in_memory: int, lengths: list[int]
     bounds = [0, *np.cumsum(lengths).tolist()]
     steps = [list(range(a, b)) for a, b in pairwise(bounds)]
     store = written(new_root(), steps, kind)
-    whole = found(store, in_memory, ["n", "k"])
+    whole = merged_rows(store, in_memory, ["n", "k"])
     order = sort_indices([whole["k"].combine_chunks(), whole["n"].combine_chunks()])
     assert order.to_pylist() == list(range(whole.num_rows))
     assert sorted(whole["n"].to_pylist()) == list(range(bounds[-1]))
-    assert found(store, in_memory, ["n"])["n"].to_pylist() == whole["n"].to_pylist()
+    assert merged_rows(store, in_memory, ["n"])["n"].to_pylist() == whole["n"].to_pylist()
 
 
 def test_the_order_is_what_all_steps_have_in_common() -> None:
@@ -97,4 +97,4 @@ def test_damage_is_found_before_a_row_is_given(in_memory: int) -> None:
     data[first["offset"] + first["bytes"] - 100] ^= 1
     store.replace(first["file"], bytes(data))
     with pytest.raises(CorruptPart):
-        found(store, in_memory, ["k"])
+        merged_rows(store, in_memory, ["k"])

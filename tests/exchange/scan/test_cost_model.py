@@ -20,9 +20,9 @@ from s3requests import counted_requests
 
 from ffq_spark.errors import BadOption
 from ffq_spark.exchange.ledger.ledger import Ledger
-from ffq_spark.exchange.read.column_ranges import Selection
+from ffq_spark.exchange.read.column_ranges import ColumnSelection
 from ffq_spark.exchange.read.fetch import fetch_parts
-from ffq_spark.exchange.read.parts import read_parts
+from ffq_spark.exchange.read.serial_read import read_parts
 from ffq_spark.exchange.scan.cost_model import (
     LAYOUTS,
     LEAST_PART_BYTES,
@@ -51,16 +51,16 @@ SMALL = pa.record_batch({"k": list(range(100))})
 
 
 def test_parts_are_one_object_and_one_get_each() -> None:
-    found = estimate(Shape(10, 20, 10 * 20 * MIB))
-    assert found.write_data == Requests(put=10 * 20 + 2 * 10)
-    assert found.read_data == Requests(get=10 * 20)
-    assert found.read_tasks == 2  # 12 partitions of 10 MiB fit into 128 MiB
+    costs = estimate(Shape(10, 20, 10 * 20 * MIB))
+    assert costs.write_data == Requests(put=10 * 20 + 2 * 10)
+    assert costs.read_data == Requests(get=10 * 20)
+    assert costs.read_tasks == 2  # 12 partitions of 10 MiB fit into 128 MiB
 
 
 def test_a_packed_object_is_uploaded_and_read_in_pieces() -> None:
-    found = estimate(Shape(10, 20, 10 * 20 * MIB, "packed"))
-    assert found.write_data == Requests(put=10 * 1 + 2 * 10)
-    assert found.read_data == Requests(get=2 * 10)
+    costs = estimate(Shape(10, 20, 10 * 20 * MIB, "packed"))
+    assert costs.write_data == Requests(put=10 * 1 + 2 * 10)
+    assert costs.read_data == Requests(get=2 * 10)
     large = estimate(Shape(10, 20, 10 * 20 * 10 * MIB, "packed"))
     assert large.write_data == Requests(put=10 * (2 + 13) + 2 * 10)
     assert large.read_tasks == 20 and large.read_data == Requests(get=20 * 10)
@@ -69,8 +69,8 @@ def test_a_packed_object_is_uploaded_and_read_in_pieces() -> None:
 
 
 def test_a_heavy_partition_is_split_without_more_requests() -> None:
-    found = estimate(Shape(16, 1, 16 * 64 * MIB, "packed"))
-    assert found.read_tasks == 8 and found.read_data.get == 16
+    costs = estimate(Shape(16, 1, 16 * 64 * MIB, "packed"))
+    assert costs.read_tasks == 8 and costs.read_data.get == 16
     assert estimate(Shape(16, 1, 16 * 64 * MIB)).read_data.get == 16
 
 
@@ -151,15 +151,15 @@ def test_the_model_counts_the_ranges_of_any_shape(
         "offset": [p * part for p, _ in rows],
         "bytes": [part] * len(rows),
     }
-    found, store = estimate(shape), Asked()
+    costs, store = estimate(shape), Asked()
     options = ReadOptions(target_partition_bytes=shape.task_bytes)
     planned = read_tasks(with_file_ends(pa.table(columns)), options)
     for task in planned:
-        whole = Selection(SMALL.schema, SMALL.schema.names, local=False)
+        whole = ColumnSelection(SMALL.schema, SMALL.schema.names, local=False)
         parts = pa.Table.from_batches([task])
         totals = ReadTotals()
         assert not list(fetch_parts(store, parts, "full", options.credits, totals, whole))  # type: ignore[arg-type]
-    assert (len(planned), store.ranges) == (found.read_tasks, found.read_data.get)
+    assert (len(planned), store.ranges) == (costs.read_tasks, costs.read_data.get)
 
 
 def write(
@@ -197,23 +197,23 @@ def test_the_model_counts_what_a_server_is_asked(s3: Any, layout: str) -> None:
     with counted_requests() as writing:
         step = write(Store(*place), options)
     shape = Shape(MAPS, PARTITIONS, step.body.bytes, layout, tasks=2)
-    found = estimate(shape)
+    costs = estimate(shape)
     with counted_requests() as reading:
         tasks = read(Store(*place), ReadOptions(min_tasks=2, max_tasks=2))
-    assert writing.requests(data=True) == found.write_data
-    assert reading.requests(data=True) == found.read_data
-    assert (tasks, step.body.parts) == (found.read_tasks, shape.parts)
+    assert writing.requests(data=True) == costs.write_data
+    assert reading.requests(data=True) == costs.read_data
+    assert (tasks, step.body.parts) == (costs.read_tasks, shape.parts)
     assert writing.requests(data=False).put == WRITE_RECORDS.put
     assert within(writing.requests(data=False), WRITE_RECORDS)
     assert within(reading.requests(data=False), READ_RECORDS)
     files = Store(*place).walk("")
     indexes = sum(size for path, size in files if "index." in path)
-    assert len(files) == found.objects
-    assert indexes == pytest.approx(found.index_bytes, rel=0.2)
-    assert step.body.manifest_bytes <= found.manifest_bytes <= 2 * step.body.manifest_bytes
+    assert len(files) == costs.objects
+    assert indexes == pytest.approx(costs.index_bytes, rel=0.2)
+    assert step.body.manifest_bytes <= costs.manifest_bytes <= 2 * step.body.manifest_bytes
     with counted_requests() as again:
         write(Store(*place), options)
-    assert again.requests(data=True) == found.write_data
+    assert again.requests(data=True) == costs.write_data
     assert within(again.requests(data=False), WRITE_RECORDS)
 
 
@@ -229,15 +229,15 @@ def test_the_model_counts_every_request_of_a_large_upload(
     options = write_options(keys=("k",), partitions=PARTITIONS, layout=layout)
     store = Store(proxied.root, proxied.storage_options)
     step = write(store, options, batch, maps=1)
-    found = estimate(Shape(1, PARTITIONS, step.body.bytes, layout))
+    costs = estimate(Shape(1, PARTITIONS, step.body.bytes, layout))
     writing = Counter(r.operation for r in proxy.requests if "/shuffle/" in r.path)
     large = {"CREATE_UPLOAD": 1, "PART": 3, "COMPLETE": 1}
     assert writing == ({"PUT": 2, **large} if layout == "packed" else {"PUT": 2 + PARTITIONS})
-    assert found.write_data == Requests(put=writing.total())
+    assert costs.write_data == Requests(put=writing.total())
     proxy.forget()
-    assert read(store, ReadOptions()) == found.read_tasks
+    assert read(store, ReadOptions()) == costs.read_tasks
     reading = Counter(r.operation for r in proxy.requests if "/shuffle/" in r.path)
-    assert reading == {"GET": found.read_data.total}
+    assert reading == {"GET": costs.read_data.total}
 
 
 def test_no_part_is_smaller_than_the_model_allows(root: str) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ffq_spark.errors import BadOption, Replaced, StepExpired, StepNotFound
 from ffq_spark.exchange.ledger import consumers
 from ffq_spark.exchange.ledger.step_log import StepLog
-from ffq_spark.exchange.read.parts import read_parts
+from ffq_spark.exchange.read.serial_read import read_parts
 from ffq_spark.exchange.scan.following import next_end, steps_between
 from ffq_spark.exchange.scan.snapshot import Snapshot
 from ffq_spark.format.ids import now_ms
@@ -35,13 +35,13 @@ def history(scene: Scene, modes: str) -> StepLog:
 
 def portions(log: StepLog, latest: int, start: int = 0, **options: Any) -> list[int]:
     """Return the last step of each batch until the stream has caught up."""
-    found = []
+    ends = []
     while start < latest:
         end = next_end(log, start, latest, ReadOptions(**options))
         assert end > start
-        found.append(end)
+        ends.append(end)
         start = end
-    return found
+    return ends
 
 
 def numbers(log: StepLog, start: int, end: int, **options: Any) -> list[int]:

@@ -68,8 +68,8 @@ def test_a_packed_attempt_is_one_file_of_complete_streams(root: str) -> None:
     for part in table.to_pylist():
         assert part["offset"] == end
         end += part["bytes"]
-        found = pa.ipc.open_stream(data[part["offset"] : end]).read_all()
-        assert found.num_rows == part["rows"]
+        rows = pa.ipc.open_stream(data[part["offset"] : end]).read_all()
+        assert rows.num_rows == part["rows"]
     assert end == len(data)
 
 

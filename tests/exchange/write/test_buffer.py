@@ -87,8 +87,10 @@ def test_what_fits_into_memory_is_not_spilled_and_what_does_not_is() -> None:
             buffered.add(batch)
         buffered.finish()
         assert buffered.spilled == 0 if spilled == 0 else buffered.spilled >= spilled
-        found = [batch for reduce in buffered.reduces().tolist() for batch in buffered.part(reduce)]
-        assert sum(batch.num_rows for batch in found) == 20_000
+        batches = [
+            batch for reduce in buffered.reduces().tolist() for batch in buffered.part(reduce)
+        ]
+        assert sum(batch.num_rows for batch in batches) == 20_000
         buffered.close()
 
 
@@ -172,10 +174,10 @@ def test_dictionaries_are_kept_as_their_values(root: str, buffer: int) -> None:
         for number in range(12)
     ]
     write_batches(root, batches, options=options(16, buffer))
-    found = Exchange(root).read().read_all()
-    assert found.schema.field("v").type == pa.string()
+    table = Exchange(root).read().read_all()
+    assert table.schema.field("v").type == pa.string()
     expected = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
-    assert sorted(tuple(row.values()) for row in found.to_pylist()) == sorted(expected)
+    assert sorted(tuple(row.values()) for row in table.to_pylist()) == sorted(expected)
 
 
 def test_a_column_that_begins_with_nulls_has_bounds(root: str) -> None:
@@ -221,5 +223,5 @@ def test_one_row_may_be_larger_than_the_buffer(root: str) -> None:
     texts = ["x" * (300 * KIB), "y", "z" * (300 * KIB)]
     batch = pa.record_batch({"k": [1, 2, 3], "text": texts})
     write_batches(root, [batch], options=options(2, 64 * KIB))
-    found = Exchange(root).read().read_all().sort_by("k")
-    assert found["text"].to_pylist() == texts
+    table = Exchange(root).read().read_all().sort_by("k")
+    assert table["text"].to_pylist() == texts

@@ -84,8 +84,8 @@ def test_each_batch_is_a_step_once(stream: Stream) -> None:
     for batch in (0, 1, 1, 0, 2, 1, 3):
         stream.run(batch)
     assert stream.rows() == of(0, 1, 2, 3)
-    found = [step.body.stream for step in stream.exchange.steps()]
-    assert [(b.stream, b.epoch, b.batch, b.rows) for b in found if b] == [
+    batches = [step.body.stream for step in stream.exchange.steps()]
+    assert [(b.stream, b.epoch, b.batch, b.rows) for b in batches if b] == [
         ("s", 1, batch, 4) for batch in range(4)
     ]
     assert stream.endings() == ["FFQ_DUPLICATE_BATCH"] * 3
@@ -322,8 +322,8 @@ def test_a_run_owns_its_stream_until_another_takes_it_over(place: Place) -> None
     with pytest.raises(StreamOwned, match="belongs to b, not to a"):
         job.run([3], 1, stream_run="a")
     assert stream.rows() == Counter([1, 1, 2])
-    found = [step.body.stream for step in stream.exchange.steps()]
-    assert [(b.epoch, b.batch) for b in found if b] == [(1, 0), (2, 0), (2, 1)]
+    batches = [step.body.stream for step in stream.exchange.steps()]
+    assert [(b.epoch, b.batch) for b in batches if b] == [(1, 0), (2, 0), (2, 1)]
 
 
 def test_batch_writes_without_a_name_can_be_taken_over_from(place: Place) -> None:

@@ -11,7 +11,7 @@ from ffq_spark.exchange.scan.snapshot import Snapshot
 from ffq_spark.options import ReadOptions
 
 
-def placed_by(snapshot: Snapshot) -> tuple[str, ...]:
+def partitioned_by(snapshot: Snapshot) -> tuple[str, ...]:
     """Return the keys by which all rows are partitioned as Spark would, or none.
 
     Keys with floats return none: Spark groups by their normalised values, which are no column.

@@ -11,8 +11,14 @@ from layouts import write_options
 
 from ffq_spark import Exchange
 from ffq_spark.errors import CorruptPart
+from ffq_spark.exchange.read.checked_pieces import (
+    PIECE_BYTES,
+    HeldBytes,
+    PartBytes,
+    check_part,
+    take,
+)
 from ffq_spark.exchange.read.part import list_parts
-from ffq_spark.exchange.read.part_file import PIECE_BYTES, HeldBytes, PartBytes, check_part, take
 from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.store import Store
 

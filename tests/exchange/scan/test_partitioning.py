@@ -1,4 +1,4 @@
-"""The placement that a planner may rely on: it must hold for every part of the snapshot."""
+"""The partitioning that a planner may rely on: it must hold for every part of the snapshot."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from layouts import write_options
 
-from ffq_spark.exchange.scan.placement import placed_by, sorted_by
+from ffq_spark.exchange.scan.partitioning import partitioned_by, sorted_by
 from ffq_spark.exchange.scan.snapshot import Snapshot, take_snapshot
 from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.options import ReadOptions
@@ -25,15 +25,15 @@ def written(root: str, *orders: tuple[str, ...], keys: tuple[str, ...] = ("k",))
 
 def test_rows_are_placed_by_keys_whose_hash_is_sparks(root: str) -> None:
     snapshot = written(root, ())
-    assert placed_by(snapshot) == ("k",)
+    assert partitioned_by(snapshot) == ("k",)
     by_ffq = replace(snapshot, exchange=replace(snapshot.exchange, hash="ffq"))
-    assert placed_by(by_ffq) == ()
+    assert partitioned_by(by_ffq) == ()
     raw = take_snapshot(Store(root), ReadOptions(query=snapshot.steps[0].body.query))
-    assert placed_by(raw) == ()
+    assert partitioned_by(raw) == ()
 
 
 def test_floats_place_nothing_because_spark_normalises_them(root: str) -> None:
-    assert placed_by(written(root, (), keys=("k", "f"))) == ()
+    assert partitioned_by(written(root, (), keys=("k", "f"))) == ()
 
 
 def test_the_order_is_what_all_steps_have_in_common(root: str) -> None:

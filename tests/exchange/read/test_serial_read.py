@@ -12,7 +12,7 @@ from damaged_part import CODECS, FORMATS, Damaged, rows
 
 from ffq_spark.errors import CorruptPart, FfqError
 from ffq_spark.exchange.exchange import Exchange
-from ffq_spark.exchange.read.parts import read_parts
+from ffq_spark.exchange.read.serial_read import read_parts
 from ffq_spark.options import ReadOptions
 
 
@@ -56,11 +56,11 @@ def test_without_checksums_a_flipped_bit_never_changes_the_number_of_rows(
     expected = damaged.part["rows"][0].as_py()
     for _ in damaged.flips():
         try:
-            found = damaged.read("counts")
+            rows = damaged.read("counts")
         except CorruptPart as error:
             assert error.path == str(damaged.file)
         else:
-            assert found == expected
+            assert rows == expected
 
 
 @pytest.mark.parametrize("verify", ["full", "counts"])

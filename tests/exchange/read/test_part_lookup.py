@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from ffq_spark.errors import CorruptRecord, NoAttempts, NotRegistered, PartitionNotFound
 from ffq_spark.exchange.exchange import Exchange
-from ffq_spark.exchange.read import one_part
-from ffq_spark.exchange.read.one_part import registered_part
+from ffq_spark.exchange.read import part_lookup
+from ffq_spark.exchange.read.part_lookup import registered_part
 from ffq_spark.format.paths import AttemptId
 from ffq_spark.store import Store
 
@@ -111,7 +111,7 @@ def test_the_manifests_of_two_steps_are_cached_each_by_its_checksum(root: str) -
     """Clients fetch all parts of a step, one after the other."""
     scene = Scene(Place(root))
     steps = [scene.write() for _ in range(3)]
-    one_part._manifests.clear()
+    part_lookup._manifests.clear()
     read: list[str] = []
 
     class Counting(Store):

@@ -34,10 +34,10 @@ class Office:
         for event in events:
             if event["event"] == "open":
                 self.keeper.add(event["root"], event["storage"])
-                self.keeper.opened(event["root"], event["query"])
+                self.keeper.start_renewing(event["root"], event["query"])
             self.steward.handle(event)
 
-    def settled(self) -> list[int]:
+    def recorded_ends(self) -> list[int]:
         return [order["query"] for order in self.orders if order["order"] == "settled"]
 
     def wait_out(self) -> None:
@@ -67,7 +67,7 @@ def test_a_write_that_was_given_up_is_aborted_once(office: Office, driver: Drive
     assert first.outcome is Outcome.ABORTED
     office.send(driver.give_up())
     office.wait_out()
-    assert office.settled() == [driver.query]
+    assert office.recorded_ends() == [driver.query]
     assert driver.outcome(driver.query) == first
 
 
@@ -80,7 +80,7 @@ def test_a_commit_that_came_first_stays(office: Office, driver: Driver) -> None:
     office.send(driver.give_up())
     office.steward.look()
     assert driver.outcome(query.query).outcome is Outcome.COMMITTED
-    assert office.settled() == [query.query]
+    assert office.recorded_ends() == [query.query]
 
 
 def test_a_write_that_was_asked_to_end_is_canceled(office: Office, driver: Driver) -> None:
@@ -96,9 +96,9 @@ def test_nothing_is_recorded_of_a_query_that_never_began(office: Office, driver:
     driver.query += 1
     office.send(driver.open(), driver.give_up())
     office.steward.look()
-    assert office.settled() == []
+    assert office.recorded_ends() == []
     office.wait_out()
-    assert office.settled() == [driver.query]
+    assert office.recorded_ends() == [driver.query]
     assert driver.ledger.outcome(driver.query) is None
 
 
@@ -113,7 +113,7 @@ def test_a_killed_task_that_opens_a_given_up_query_late_is_met(
     driver.ledger.open(record)
     office.wait_out()
     assert driver.outcome(driver.query).outcome is Outcome.ABORTED
-    assert office.settled() == [driver.query]
+    assert office.recorded_ends() == [driver.query]
 
 
 def test_a_later_write_of_the_same_number_may_commit(office: Office, driver: Driver) -> None:
@@ -124,7 +124,7 @@ def test_a_later_write_of_the_same_number_may_commit(office: Office, driver: Dri
     office.steward.look()
     office.send(driver.open())
     office.wait_out()
-    assert office.settled() == []
+    assert office.recorded_ends() == []
     driver.commit(query, driver.attempt(query))
     office.send(driver.give_up())
     office.steward.look()
@@ -141,9 +141,9 @@ def test_what_storage_refuses_is_done_later(
     with monkeypatch.context() as patch:
         patch.setattr(module, "end_abandoned", refuse)
         office.steward.look()
-        assert office.settled() == []
+        assert office.recorded_ends() == []
     office.steward.look()
-    assert office.settled() == [driver.query]
+    assert office.recorded_ends() == [driver.query]
 
 
 @pytest.mark.parametrize("given_up", [False, True])
@@ -175,4 +175,4 @@ def test_a_look_at_hundreds_of_queries_asks_storage_a_bounded_number_of_times(
     asked = {path.split("/")[-1].split(".")[0] for path in calls}
     assert asked == {str(query) for query in queries}, "some queries were never looked at"
     office.steward.look()
-    assert len(office.settled()) == (300 if given_up else 0)
+    assert len(office.recorded_ends()) == (300 if given_up else 0)
