@@ -21,13 +21,16 @@ from ffq_spark.format.ids import now_ms
 from ffq_spark.format.records import JsonRecord
 from ffq_spark.store import Store
 
+# What earlier versions wrote at the beginning of a pause.
+_WITHOUT_NONCE = b"{}\n"
+
 
 @dataclass(frozen=True)
 class AskedRecord(JsonRecord):
-    """The beginning of a pause. Records of earlier versions have no nonce."""
+    """The beginning of a pause."""
 
-    nonce: str = ""
-    at_ms: int = 0
+    nonce: str
+    at_ms: int
 
 
 @dataclass(frozen=True)
@@ -106,12 +109,14 @@ def resting_place(store: Store, start: int, latest: int) -> int:
 
 
 def _asked(store: Store) -> str | None:
-    """Return the nonce of the present pause, or None without a pause."""
+    """Return the nonce of the present pause, "" for an old one, or None without a pause."""
     data, path = store.read_optional(paths.PAUSE), store.url(paths.PAUSE)
     if data is None:
         return None
+    if data == _WITHOUT_NONCE:
+        return ""
     nonce = AskedRecord.decode(data, path).nonce
-    if nonce and not nonce.isalnum():
+    if not nonce.isalnum():
         raise CorruptRecord("the nonce of the pause names no file", path=path)
     return nonce
 
