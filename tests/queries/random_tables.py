@@ -87,6 +87,7 @@ RELATED: dict[str, list[str]] = {
 NAMES = [
     *("k", "K", "v", "a.b", "a`b", "it's", 'say "x"', "two words", "日本", " ", " k", "\\", "%s"),
     *("k + 1", "count(1)", "1", "min(k)", "NULL", "ABS(k)", "*", "k AS v", "{k}", "a\nb"),
+    *(".k", ".", ".k.min"),
 ]
 OF_K = [(f"{of}({what})", "int") for of in ("MIN", "MAX") for what in ("1", "k + 1", "ABS(k)", "k")]
 ORDERED = [kind for kind in VALUES if not kind.startswith("map")]
