@@ -19,6 +19,7 @@ class FfqExtensions extends (SparkSessionExtensions => Unit) {
   override def apply(extensions: SparkSessionExtensions): Unit = if (Settings.isSupportedSpark) {
     extensions.injectPostHocResolutionRule(session => StampWrites(session))
     extensions.injectResolutionRule(_ => OwnPlans)
+    extensions.injectPreCBORule(_ => LiteralCounts)
     extensions.injectPlannerStrategy(session => new ScanStrategy(session))
     extensions.injectColumnar(_ => DirectWrites)
   }
