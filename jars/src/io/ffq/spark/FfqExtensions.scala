@@ -79,7 +79,7 @@ private[spark] object Write {
   }
 
   def isExchange(relation: NamedRelation): Boolean = relation match {
-    case known: DataSourceV2Relation => known.table.name() == Source.Format
+    case known: DataSourceV2Relation => Settings.isFormat(known.table.name())
     case _ => false
   }
 

@@ -4,7 +4,7 @@ import java.util.{Locale, Properties, UUID}
 
 import scala.jdk.CollectionConverters._
 
-import io.ffq.spark.Shared.{PluginSetting, Setting}
+import io.ffq.spark.Shared.{PluginSetting, Setting, Source}
 import org.apache.spark.{SPARK_VERSION, SparkConf}
 import org.apache.spark.sql.internal.SQLConf
 
@@ -24,6 +24,9 @@ private[spark] object Settings {
         s"and does nothing on $SPARK_VERSION")
     isSupported
   }
+
+  /** Whether a name is the source's. Spark ignores its case, and keeps the user's spelling. */
+  def isFormat(name: String): Boolean = Source.Format.equalsIgnoreCase(name)
 
   /** Unique per driver process, because application ids may repeat. */
   val run: String = UUID.randomUUID().toString.take(8)
