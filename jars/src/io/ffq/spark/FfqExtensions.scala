@@ -58,7 +58,7 @@ private case class StampWrites(session: SparkSession) extends Rule[LogicalPlan] 
     val own = Map(
       Source.Query -> QueryNumbers.next().toString,
       Source.Initiator -> Settings.initiator(context.applicationId),
-      Source.LeaseSeconds -> Settings.leaseSeconds(context.getConf).toString)
+      Source.LeaseSeconds -> Steward.leaseSeconds(context.getConf).toString)
     val merged = new java.util.HashMap[String, String](options.asCaseSensitiveMap())
     (Settings.writeOptions(session.conf.getAll) ++ own).foreach {
       case (name, value) => if (!options.containsKey(name)) merged.put(name, value)
