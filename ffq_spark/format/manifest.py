@@ -2,6 +2,10 @@
 
 `stats` holds, for each column that has them, `min`, `max` and `nulls` of the part's rows. A bound
 that cannot be trusted (no value, NaN) is null and prunes nothing.
+
+Arrow reads a name that begins with a dot as the path of a nested field, so statistics are selected
+by their position. Earlier files, which lack a mark, may hold those of another column under such a
+name: they are decoded as unknown.
 """
 
 from __future__ import annotations
@@ -10,12 +14,14 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ffq_spark.errors import CorruptRecord
 from ffq_spark.format.payload import checksum
 
 _LARGE = 1 << 20
+_MARK = b"ffq_dotted_names"
 
 PART_FIELDS = [
     pa.field("stage", pa.int64(), nullable=False),
@@ -51,6 +57,43 @@ def manifest_schema(stats: Sequence[pa.Field] = ()) -> pa.Schema:
     return pa.schema([*PART_FIELDS, *([pa.field("stats", stats_type(stats))] if stats else [])])
 
 
+def statistics_of(stats: pa.StructArray | pa.ChunkedArray, name: str) -> pa.StructArray:
+    """Return the statistics of a column, which must have some.
+
+    >>> stats = pa.array([{"k": {"min": 1}, ".k": {"min": 2}}])
+    >>> statistics_of(stats, ".k").to_pylist()
+    [{'min': 2}]
+    """
+    return pc.struct_field(stats, [stats.type.get_field_index(name)])
+
+
+def mark_statistics(table: pa.Table) -> pa.Table:
+    """Mark in a table's metadata that statistics of names with a leading dot can be trusted."""
+    if not _dotted_names(table):
+        return table
+    return table.replace_schema_metadata({**(table.schema.metadata or {}), _MARK: b"1"})
+
+
+def trusted_statistics(table: pa.Table) -> pa.Table:
+    """Return a decoded table with unknown statistics where a missing mark makes them doubtful."""
+    doubtful = _dotted_names(table)
+    if not doubtful or _MARK in (table.schema.metadata or {}):
+        return table
+    position = table.schema.get_field_index("stats")
+    stats = table["stats"].combine_chunks()
+    columns = [
+        pa.nulls(len(stats), field.type) if field.name in doubtful else column
+        for column, field in zip(stats.flatten(), stats.type, strict=True)
+    ]
+    known = pa.StructArray.from_arrays(columns, fields=list(stats.type))
+    return table.set_column(position, table.schema.field(position), known)
+
+
+def _dotted_names(table: pa.Table) -> list[str]:
+    kind = table.schema.field("stats").type if "stats" in table.schema.names else pa.null()
+    return [f.name for f in kind if f.name.startswith(".")] if pa.types.is_struct(kind) else []
+
+
 def join(manifests: Sequence[pa.Table], stats: Sequence[pa.Field]) -> pa.Table:
     """Join the manifests of map attempts into the manifest of a step, ordered for reading."""
     schema = manifest_schema(stats)
@@ -65,6 +108,7 @@ def encode(table: pa.Table) -> bytes:
     >>> decode(encode(manifest_schema().empty_table()), "m").num_rows
     0
     """
+    table = mark_statistics(table)
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     with pa.ipc.new_file(sink, table.schema, options=options) as writer:
@@ -84,7 +128,7 @@ def decode(data: bytes | pa.Buffer, path: str, *, statistics: bool = True) -> pa
         if not statistics:
             options.included_fields = list(range(len(PART_FIELDS)))
             reader = pa.ipc.open_file(buffer, options=options)
-        return reader.read_all()
+        return trusted_statistics(reader.read_all())
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, CorruptRecord):
             raise

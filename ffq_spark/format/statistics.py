@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ffq_spark.errors import KeyColumnMissing, UnsupportedType
-from ffq_spark.format.manifest import stats_type
+from ffq_spark.format.manifest import statistics_of, stats_type
 from ffq_spark.format.texts import array_of, as_binary, is_text
 
 _AUTO_LIMIT = 32
@@ -57,7 +57,7 @@ def merge(values: pa.ChunkedArray, groups: NDArray[np.int64], count: int) -> pa.
 def _merge_column(
     values: pa.ChunkedArray, field: pa.Field, groups: NDArray[np.int64], count: int
 ) -> pa.StructArray:
-    column = pc.struct_field(values, field.name)
+    column = statistics_of(values, field.name)
     table = pa.table(
         {
             "group": groups,

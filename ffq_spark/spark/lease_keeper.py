@@ -58,6 +58,10 @@ class LeaseKeeper:
             if root.queries:
                 root.renew(self._initiator, self._seconds)
 
+    def has_store(self, root: str) -> bool:
+        """Return whether a root was added; a root that cannot be opened never is."""
+        return root in self._roots
+
     def store(self, root: str) -> Store:
         """Return the store of a root, with its newest options."""
         return self._roots[root].store

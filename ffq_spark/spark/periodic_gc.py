@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Sequence
 
-from ffq_spark.errors import FfqError
 from ffq_spark.exchange.maintenance.gc import collect_garbage
 from ffq_spark.store import Store
 
@@ -40,6 +39,6 @@ class PeriodicGc:
             try:
                 for problem in collect_garbage(store, ttl_ms=self._ttl_ms).problems:
                     logger.warning("gc of %s: %s", store.root, problem)
-            except (FfqError, OSError) as error:
+            except Exception as error:
                 # The next run tries again.
-                logger.warning("gc of %s failed: %s", store.root, error)
+                logger.warning("gc of %s: %s: %s", store.root, type(error).__name__, error)

@@ -28,7 +28,12 @@ from ffq_spark.options import (
 from ffq_spark.shared_names import Source
 from ffq_spark.spark.reader import ExchangeReader, PushingReader
 from ffq_spark.spark.stream_writer import ExchangeStreamWriter
-from ffq_spark.spark.types import exchange_schema, output_columns, spark_schema
+from ffq_spark.spark.types import (
+    exchange_schema,
+    output_columns,
+    refuse_collated_keys,
+    spark_schema,
+)
 from ffq_spark.spark.worker import pushes_filters
 from ffq_spark.spark.writer import ExchangeWriter
 from ffq_spark.store import Store
@@ -150,5 +155,7 @@ class FfqShuffleSource(DataSource):
         store = self.store(unsafe_commit=options.unsafe_commit)
         arrow_schema, stored_schema = exchange_schema(schema, options.keys)
         exchange = prepare(store, options, arrow_schema, stored_schema.json())
+        # A later write may leave `keys` out and take them from the exchange.
+        refuse_collated_keys(stored_schema, exchange.keys)
         initiator = options.initiator or new_initiator(self.conf.get("spark.app.id", ""))
         return store, exchange, initiator

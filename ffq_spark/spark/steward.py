@@ -25,7 +25,6 @@ import time
 from collections.abc import Callable
 from typing import IO
 
-from ffq_spark.errors import FfqError
 from ffq_spark.exchange.attempts.task_log import Event, write_events
 from ffq_spark.exchange.ledger.abandon import end_abandoned
 from ffq_spark.exchange.ledger.cancel import read_cancel
@@ -84,11 +83,11 @@ class Steward:
 
     def _open(self, event: Event) -> None:
         known = self._queries.get(event[StewardEvent.QUERY])
-        if known is None:
-            self._track(event)
-        else:
+        if known is not None:
             known.reopen()
             self._keeper.start_renewing(known.root, known.number)
+        elif self._keeper.has_store(event[StewardEvent.ROOT]):
+            self._track(event)
 
     def _track(self, event: Event) -> TrackedQuery:
         query = TrackedQuery(event[StewardEvent.QUERY], event[StewardEvent.ROOT], self._first_piece)
@@ -96,8 +95,14 @@ class Steward:
         return query
 
     def _end(self, event: Event) -> None:
-        # An unknown query had no job, or it ended while no steward was running.
-        query = self._queries.get(event[StewardEvent.QUERY]) or self._track(event)
+        query = self._queries.get(event[StewardEvent.QUERY])
+        if query is None:
+            if not self._keeper.has_store(event[StewardEvent.ROOT]):
+                # No steward can open this root, so the driver must not pass the query on.
+                self._order_settled(event[StewardEvent.QUERY])
+                return
+            # The query had no job, or it ended while no steward was running.
+            query = self._track(event)
         if query.ended_ms is None:
             query.ended_ms = event[StewardEvent.TIME]
 
@@ -167,7 +172,10 @@ class Steward:
         if outcome is not None or query.beats_left <= 0:
             query.is_closed = True
             self._keeper.stop_renewing(query.root, query.number)
-            self._order({StewardOrder.KIND: StewardOrder.SETTLED, StewardOrder.QUERY: query.number})
+            self._order_settled(query.number)
+
+    def _order_settled(self, query: int) -> None:
+        self._order({StewardOrder.KIND: StewardOrder.SETTLED, StewardOrder.QUERY: query})
 
     def flush(self) -> None:
         """Write the recorded events of all queries."""
@@ -188,8 +196,9 @@ class Steward:
         try:
             work(query)
             return True
-        except (FfqError, OSError) as error:
-            logger.warning("%s", error)
+        except Exception as error:
+            # All queries depend on this process, so no query may end it.
+            logger.warning("query %d: %s: %s", query.number, type(error).__name__, error)
             return False
 
 
@@ -229,7 +238,10 @@ def main() -> None:
             # All queries depend on this process, so no event may end it.
             logger.warning("an event was skipped: %r", error)
         if time.monotonic() >= next_look:
-            steward.look()
+            try:
+                steward.look()
+            except Exception as error:
+                logger.warning("the open queries were not checked: %r", error)
             next_look = time.monotonic() + _POLL_SECONDS
     steward.flush()
 
@@ -242,8 +254,11 @@ def _listen(
         for line in source:
             try:
                 event = json.loads(line)
-                _keep_leases(keeper, orders, event)
-                events.put(event)
+                try:
+                    _keep_leases(keeper, orders, event)
+                finally:
+                    # The main thread settles the queries of a root that cannot be opened.
+                    events.put(event)
             except Exception as error:
                 logger.warning("an event was skipped: %r", error)
     finally:

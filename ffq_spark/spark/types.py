@@ -60,9 +60,14 @@ def exchange_schema(schema: StructType, keys: Sequence[str]) -> tuple[pa.Schema,
             message = f"column {field.name!r} of type {type_name} has no Arrow form"
             raise UnsupportedType(f"{message}; cast or drop it before writing") from error
         _refuse_unrestorable(field)
-    for key in keys:
-        _refuse_collation(key, stored[key].dataType if key in stored.names else None)
+    refuse_collated_keys(stored, keys)
     return spark_arrow_schema(stored), stored
+
+
+def refuse_collated_keys(schema: StructType, keys: Sequence[str]) -> None:
+    """Refuse key columns whose collation calls strings equal that differ in bytes."""
+    for key in keys:
+        _refuse_collation(key, schema[key].dataType if key in schema.names else None)
 
 
 def _refuse_unrestorable(field: StructField) -> None:

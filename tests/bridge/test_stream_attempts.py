@@ -16,15 +16,16 @@ from ffq_spark.store import Store
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.parametrize("source_name", ["ffqshuffle", "FFQShuffle"])
 def test_each_batch_has_its_own_query_lease_and_attempts(
-    spark: Any, root: str, tmp_path: Path
+    spark: Any, root: str, tmp_path: Path, source_name: str
 ) -> None:
     source = str(tmp_path / "source")
     for i in range(3):
         rows = spark.range(10, numPartitions=2).selectExpr("id AS k", f"{i} AS v")
         rows.write.format("ffqshuffle").options(keys="k", partitions=2).mode("append").save(source)
     stream = spark.readStream.format("ffqshuffle").option("maxStepsPerTrigger", 1).load(source)
-    write = stream.writeStream.format("ffqshuffle").options(keys="k", partitions=2)
+    write = stream.writeStream.format(source_name).options(keys="k", partitions=2)
     write = write.option("checkpointLocation", str(tmp_path / "checkpoint"))
     write.trigger(availableNow=True).start(root).awaitTermination()
     exchange = Exchange(root)

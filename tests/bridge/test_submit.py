@@ -13,7 +13,8 @@ from layouts import write_options
 from ffq_spark import Exchange
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.write.local_write import write_batches
-from ffq_spark.format.records import Outcome
+from ffq_spark.format import paths
+from ffq_spark.format.records import Outcome, QueryRecord
 from ffq_spark.store import Store
 
 pytestmark = pytest.mark.spark
@@ -73,6 +74,18 @@ def test_without_the_plugin_all_else_works(tmp_path: Path) -> None:
     assert Exchange(root).info().rows == 10_000
     write_batches(root, Exchange(root).read(), options=write_options())
     assert Exchange(root).info().rows == 20_000
+
+
+def test_the_extension_alone_promises_no_lease(tmp_path: Path) -> None:
+    """Nothing renews a lease, so gc would take a write for lost once its lease has lapsed."""
+    root = str(tmp_path / "exchange")
+    submit(root, "--conf=spark.plugins=")
+    store = Store(root)
+    (status,) = Exchange(root).status()
+    assert status.initiator.startswith("local-")
+    path = paths.query(status.query)
+    assert QueryRecord.decode(store.read(path), path).lease_seconds == 0
+    assert store.list(paths.LEASES) == []
 
 
 def test_the_listener_alone_records_attempts(tmp_path: Path) -> None:

@@ -52,6 +52,44 @@ def test_every_manifest_reads_back_as_it_was(tables: list[pa.Table]) -> None:
         assert manifest.decode(manifest.encode(table), "m").equals(table)
 
 
+def with_statistics_of(*names: str) -> pa.Table:
+    """Make a manifest of one part, with statistics of columns with these names."""
+    fields = [pa.field(name, pa.int64()) for name in names]
+    bounds = {"min": 1, "max": 2, "nulls": 0}
+    (row,) = one_part().to_pylist()
+    row["stats"] = dict.fromkeys(names, bounds)
+    return pa.Table.from_pylist([row], schema=manifest_schema(fields))
+
+
+def as_encoded_before(table: pa.Table) -> bytes:
+    """Encode a manifest as versions did that mistook a name with a leading dot for a path."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema.remove_metadata()) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def test_statistics_that_may_be_of_another_column_are_not_used() -> None:
+    table = with_statistics_of("a", ".a", ".", "a.b")
+    found = manifest.decode(as_encoded_before(table), "m")
+    assert found.schema == table.schema
+    (stats,) = found["stats"].to_pylist()
+    known = {name for name, bounds in stats.items() if bounds and None not in bounds.values()}
+    assert known == {"a", "a.b"}
+    again = manifest.decode(manifest.encode(found), "m")
+    assert again["stats"].to_pylist() == [stats]
+    plain = manifest.decode(as_encoded_before(table), "m", statistics=False)
+    assert plain.equals(table.drop_columns(["stats"]))
+
+
+def test_statistics_of_columns_with_a_leading_dot_read_back_as_they_were() -> None:
+    table = with_statistics_of("a", ".a", ".").replace_schema_metadata({"more": "of it"})
+    found = manifest.decode(manifest.encode(table), "m")
+    assert found.equals(table) and (found.schema.metadata or {})[b"more"] == b"of it"
+    ordinary = with_statistics_of("a", "a.b")
+    assert pa.ipc.open_file(manifest.encode(ordinary)).schema.metadata is None
+
+
 @given(st.data(), st.booleans())
 def test_joining_keeps_every_part_and_orders_them_for_reading(data: Any, stats: bool) -> None:
     tables = data.draw(manifests(stats))

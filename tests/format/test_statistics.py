@@ -101,6 +101,18 @@ def test_merged_segments_have_the_bounds_of_all_their_values(data: Any) -> None:
     assert merged.to_pylist() == [{"c": reference_merge(part, kind)} for part in expected]
 
 
+def test_a_column_is_merged_with_its_own_statistics_whatever_its_name() -> None:
+    """Arrow reads a name that begins with a dot as the path of a nested field."""
+    names = ["a", ".a", ".", ".a.min", "a.b", "[0]"]
+    columns = [pa.array([10 * position, 10 * position + 1]) for position in range(len(names))]
+    batch = pa.record_batch(columns, names=names)
+    runs = pa.chunked_array([segment_statistics(batch, np.array([0]), list(batch.schema))])
+    (merged,) = merge(runs, np.array([0]), 1).to_pylist()
+    assert merged == {
+        n: {"min": 10 * i, "max": 10 * i + 1, "nulls": 0} for i, n in enumerate(names)
+    }
+
+
 # --- choice of columns ------------------------------------------------------------------------
 
 SCHEMA = pa.schema(

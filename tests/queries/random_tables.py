@@ -87,8 +87,12 @@ RELATED: dict[str, list[str]] = {
 NAMES = [
     *("k", "K", "v", "a.b", "a`b", "it's", 'say "x"', "two words", "日本", " ", " k", "\\", "%s"),
     *("k + 1", "count(1)", "1", "min(k)", "NULL", "ABS(k)", "*", "k AS v", "{k}", "a\nb"),
+    *(".k", ".", ".k.min"),
 ]
 OF_K = [(f"{of}({what})", "int") for of in ("MIN", "MAX") for what in ("1", "k + 1", "ABS(k)", "k")]
+OF_LITERALS = [
+    (f"COUNT({what})", "bigint") for what in ("1", "DISTINCT 1", "DISTINCT 'k'", "DISTINCT NULL")
+]
 ORDERED = [kind for kind in VALUES if not kind.startswith("map")]
 EDGY = ["date", "timestamp", "string", "double", "timestamp_ntz"]
 KEYS = [kind for kind in ORDERED if kind.partition("<")[0] not in ("struct", "array")]
@@ -220,7 +224,7 @@ class RandomTable:
         """Return an aggregate and its type."""
         pick = self.random
         if pick.random() < 0.25:
-            return pick.choice(OF_K)
+            return pick.choice([*OF_K, *OF_LITERALS])
         column = pick.choice(self.columns)
         name, kind = column.sql, column.kind
         functions = [("COUNT(*)", "bigint"), (f"COUNT({name})", "bigint")]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.functions import expr
 from query_plans import Answer, conf, scan_metrics, shown_metrics
 from spark_rows import failure, files, read, rows, write
 
@@ -78,6 +79,40 @@ def test_what_is_not_known_is_read(spark: Any, frame: Any, root: str, function: 
     answer = Answer(read(spark, root).selectExpr(function, "COUNT(*) AS n"))
     assert answer.rows == rows(frame.selectExpr(function, "COUNT(*) AS n"))
     assert answer.count("FfqScan") == 1
+
+
+@pytest.mark.parametrize("excluded", [[], ["FoldablePropagation", "NullPropagation"]], ids=len)
+def test_a_count_of_a_literal_counts_its_values(
+    spark: Any, frame: Any, root: str, tmp_path: Path, excluded: list[str]
+) -> None:
+    """Spark asks a source for COUNT(*) where a query counts a literal, also a distinct one."""
+    literals = ["1", "'a'", "CURRENT_DATE()", "NULL", "CAST(NULL AS INT)"]
+    asked = [f"COUNT({of}{what})" for what in literals for of in ("", "DISTINCT ")]
+    asked += ["COUNT(DISTINCT 1, 2)", "COUNT(DISTINCT 1) FILTER (WHERE v > 900)"]
+    renamed = ["COUNT(DISTINCT x)", "COUNT(y)", "COUNT(*)"]
+    write(frame.limit(0), empty := str(tmp_path / "empty"), keys="k", partitions=2)
+    rules = [f"org.apache.spark.sql.catalyst.optimizer.{rule}" for rule in excluded]
+    with conf(spark, spark_sql_optimizer_excludedRules=",".join(rules)):
+        for exchange, same in (
+            (read(spark, root), frame),
+            (read(spark, empty), frame.limit(0)),
+        ):
+            for what in (*asked, "COUNT(*)"):
+                assert rows(exchange.selectExpr(what)) == rows(same.selectExpr(what)), what
+            every = [f"{what} AS c{place}" for place, what in enumerate(asked)]
+            assert rows(exchange.selectExpr(*every)) == rows(same.selectExpr(*every))
+            found, expected = (
+                rows(table.selectExpr("1 AS x", "NULL AS y", "v").selectExpr(*renamed))
+                for table in (exchange, same)
+            )
+            assert found == expected
+            found, expected = (
+                rows(table.selectExpr("o", "v").groupBy("o").agg(expr("COUNT(DISTINCT 1)")))
+                for table in (exchange, same)
+            )
+            assert found == expected
+        counts = Answer(read(spark, root).selectExpr("COUNT(DISTINCT 1)", "COUNT(*)", "MAX(v)"))
+    assert (counts.rows, counts.count("FfqScan")) == (["(1, 500, 499)"], 0)
 
 
 def test_filters_and_groups_are_read(spark: Any, frame: Any, root: str) -> None:

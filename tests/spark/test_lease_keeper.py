@@ -181,8 +181,8 @@ def test_a_thread_that_cannot_start_ends_no_renewal(
             super().start()
 
     monkeypatch.setattr(threading, "Thread", Refused)
-    keeper.opened(roots[0], QUERY)
-    keeper.opened(roots[1], QUERY)
+    keeper.start_renewing(roots[0], QUERY)
+    keeper.start_renewing(roots[1], QUERY)
     assert caplog.text.count("was not renewed: can't start new thread") == 2
     # The first root is refused again; the beat goes on to the second.
     keeper.beat()

@@ -23,12 +23,13 @@ class Runs:
         self.may_finish = threading.Event()
         self.may_finish.set()
         self.failing = ""
+        self.error: Exception = StoreFailed("storage is away")
 
     def collect(self, store: Store, ttl_ms: int) -> GcReport:
         self.calls.append((store.root, ttl_ms))
         assert self.may_finish.wait(60)
         if store.root == self.failing:
-            raise StoreFailed("storage is away")
+            raise self.error
         return GcReport(dry_run=False)
 
 
@@ -80,10 +81,11 @@ def test_two_runs_do_not_overlap(runs: Runs, stores: list[Store]) -> None:
     assert len(runs.calls) == 1
 
 
+@pytest.mark.parametrize("error", [StoreFailed("storage is away"), KeyError("storage is away")])
 def test_one_failing_root_does_not_stop_the_others(
-    runs: Runs, stores: list[Store], caplog: pytest.LogCaptureFixture
+    runs: Runs, stores: list[Store], caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
-    runs.failing = stores[0].root
+    runs.failing, runs.error = stores[0].root, error
     gc = PeriodicGc(600, ttl_ms=5)
     gc.run_if_due(stores)
     finish(gc)

@@ -16,7 +16,8 @@ import pytest
 from spark_rows import files
 
 import ffq_spark
-from ffq_spark.conf import STORAGE_NAMES
+from ffq_spark import Exchange
+from ffq_spark.conf import BRIDGE, STORAGE_NAMES, jar_path
 
 pytestmark = pytest.mark.spark
 
@@ -179,6 +180,25 @@ spark.stop()
     assert answered["ids"] == WANTED
     assert str(REPOSITORY) not in answered["file"]
     assert "ffq_spark.zip" in answered["file"]
+
+
+def test_the_steward_finds_the_package_in_the_zip(tmp_path: Path) -> None:
+    """The driver's JVM starts the steward, and has no PYTHONPATH of the zip's."""
+    interpreter, archive = python_without_the_package(tmp_path), package_zip(tmp_path)
+    root = str(tmp_path / "exchange")
+    script = f"""
+spark = local(SparkSession.builder).getOrCreate()
+ffq.register(spark)
+answer(found=round_trip(spark, {root!r}))
+spark.stop()
+"""
+    plugin = [
+        f"--conf={name}={value}" for name, value in {**BRIDGE, "spark.jars": jar_path()}.items()
+    ]
+    command = [*spark_submit(), *plugin, "--py-files", str(archive)]
+    pythons = {"PYSPARK_PYTHON": interpreter, "PYSPARK_DRIVER_PYTHON": interpreter}
+    assert run(command, script, tmp_path, **pythons, PYTHONPATH="")["found"] == WANTED
+    assert {a.task.state for a in Exchange(root).attempts() if a.task} == {"SUCCESS"}
 
 
 def test_configure_works_where_spark_submit_started_the_jvm(tmp_path: Path) -> None:

@@ -8,13 +8,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from pyspark.sql.types import LongType, StructField, StructType
+from layouts import write_options
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from ffq_spark.errors import BadOption, FfqError, QueryExists, StoreUnsafe, UnknownOption
 from ffq_spark.exchange.ledger import leases
 from ffq_spark.exchange.ledger.ledger import Ledger
+from ffq_spark.exchange.write.attempt_writer import write_attempt
+from ffq_spark.exchange.write.commit import commit_write
+from ffq_spark.exchange.write.job import WriteJob
+from ffq_spark.exchange.write.prepare import prepare
 from ffq_spark.format import paths
+from ffq_spark.format.paths import spark_attempt
 from ffq_spark.spark.source import FfqShuffleSource
 from ffq_spark.store import Store
 from ffq_spark.store.local import LocalBackend
@@ -29,6 +36,27 @@ def plan_write(kind: str, root: str, **options: str) -> Any:
     given = {"path": root, "keys": "k", "partitions": "2", "query": "7", "initiator": APP}
     source = FfqShuffleSource({**given, "leaseSeconds": "30", **options})
     return getattr(source, kind)(SCHEMA, False)
+
+
+@KINDS
+@pytest.mark.parametrize("by_spark", [True, False], ids=["spark", "pyarrow"])
+def test_a_key_that_a_later_write_collates_is_refused(kind: str, root: str, by_spark: bool) -> None:
+    """A later write takes the keys from the exchange. Equal strings would differ in partition."""
+    plain = StructType([StructField("k", StringType())])
+    record = plain.json() if by_spark else None
+    options = write_options(keys=("k",), partitions=2)
+    rows = pa.record_batch({"k": ["a"]})
+    exchange = prepare(Store(root), options, rows.schema, record)
+    ledger = Ledger(Store(root))
+    query = ledger.begin("append", APP)
+    job = WriteJob.of(exchange, query, options)
+    output = write_attempt(Store(root), job, 0, spark_attempt(0), iter([rows]))
+    commit_write(Store(root), job, [output], None)
+    collated = StructType([StructField("k", StringType("UTF8_LCASE"))])
+    source = FfqShuffleSource({"path": root})
+    with pytest.raises(FfqError, match="UTF8_LCASE"):
+        getattr(source, kind)(collated, False)
+    getattr(source, kind)(plain, False)
 
 
 def lease_on(root: str) -> bool:

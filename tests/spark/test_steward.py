@@ -19,6 +19,7 @@ from steward_process import APP, Driver, Steward, wait_for
 
 from ffq_spark.exchange.ledger.cancel import end_unfinished, request_cancel
 from ffq_spark.format import paths
+from ffq_spark.format.ids import now_ms
 
 Start = Callable[..., Steward]
 
@@ -253,6 +254,38 @@ def test_whatever_one_event_is_the_others_are_served(
     wait_for(lambda: driver.lease() != lease)
     _, complaints = steward.close()
     assert "ffq_spark steward: " in complaints and "Traceback" not in complaints
+
+
+@pytest.mark.parametrize("first", ["root", "open"])
+@pytest.mark.parametrize(
+    ("url", "storage"),
+    [
+        ("s4://bucket/x", {}),
+        ("", {}),
+        ("s3://key:secret@bucket/x", {}),
+        ("s3://bucket/x", {"storage.client_kwargs": "{"}),
+    ],
+    ids=["no such scheme", "no path", "credentials", "damaged options"],
+)
+def test_a_write_to_an_unusable_root_is_settled_and_others_keep_their_leases(
+    start: Start, driver: Driver, first: str, url: str, storage: dict[str, str]
+) -> None:
+    """The driver sends such roots too: it learns of a write before its options are checked."""
+    steward = start()
+    steward.send(driver.open())
+    lease = driver.renewed()
+    refused = {"root": url, "query": 1}
+    steward.send(
+        {"event": first, "storage": storage, **refused},
+        {"event": "task_start", **refused},
+        {"event": "ended", "time": now_ms(), **refused},
+    )
+    assert steward.next_order() == {"order": "settled", "query": 1}
+    steward.send({"event": "beat"})
+    wait_for(lambda: driver.lease() != lease)
+    driver.meet(steward)
+    _, complaints = steward.close()
+    assert "Traceback" not in complaints and "secret" not in complaints
 
 
 def test_nothing_is_lost_while_storage_fails(start: Start, driver: Driver, beside: Driver) -> None:

@@ -131,11 +131,12 @@ def test_a_later_write_of_the_same_number_may_commit(office: Office, driver: Dri
     assert driver.outcome(query.query).outcome is Outcome.COMMITTED
 
 
-def test_what_storage_refuses_is_done_later(
-    office: Office, driver: Driver, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("error", [StoreFailed("out of order"), KeyError("unforeseen")])
+def test_what_fails_is_done_later(
+    office: Office, driver: Driver, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def refuse(*_: Any) -> None:
-        raise StoreFailed("out of order")
+        raise error
 
     office.send(driver.open(), driver.give_up())
     with monkeypatch.context() as patch:

@@ -22,6 +22,8 @@ LOOSE_ROWS = (
     "MAP('x', NAMED_STRUCT('c', NULL)) "
     "UNION ALL SELECT 3L, NULL, NULL"
 )
+# Spark finds a source whatever the case of its name, and keeps the user's spelling.
+SPELLINGS = pytest.mark.parametrize("source", [SOURCE, "FFQShuffle"])
 
 
 @pytest.fixture
@@ -40,16 +42,18 @@ def load(spark: Any, root: str, schema: str, source: str = SOURCE) -> Any:
     return spark.read.format(source).schema(schema).load(root)
 
 
-def test_a_schema_cannot_forbid_nulls(spark: Any, nulls: str) -> None:
-    strict = load(spark, nulls, STRICT)
+@SPELLINGS
+def test_a_schema_cannot_forbid_nulls(spark: Any, nulls: str, source: str) -> None:
+    strict = load(spark, nulls, STRICT, source)
     assert tuple(strict.selectExpr("COUNT(v)", "COUNT(*)").first()) == (1, 2)
     assert [row.k for row in strict.where("v IS NULL").collect()] == [2]
     assert {row.k: row.v for row in strict.collect()} == {1: 5, 2: None}
     assert strict.schema == read(spark, nulls).schema
 
 
-def test_a_schema_cannot_forbid_nulls_inside(spark: Any, nested: str) -> None:
-    strict = load(spark, nested, NESTED)
+@SPELLINGS
+def test_a_schema_cannot_forbid_nulls_inside(spark: Any, nested: str, source: str) -> None:
+    strict = load(spark, nested, NESTED, source)
     assert strict.schema.json() == loose_schema(strict)
     assert [row.k for row in strict.where("s.a IS NULL").orderBy("k").collect()] == [2, 3]
     assert [row.k for row in strict.where("m['x'].c IS NULL").orderBy("k").collect()] == [2, 3]
@@ -58,8 +62,11 @@ def test_a_schema_cannot_forbid_nulls_inside(spark: Any, nested: str) -> None:
     assert row_by_key[2] == {"k": 2, "s": {"a": None, "l": [{"b": None}]}, "m": {"x": {"c": None}}}
 
 
-def test_a_stream_s_schema_cannot_forbid_nulls(spark: Any, nested: str, tmp_path: Path) -> None:
-    stream = spark.readStream.format(SOURCE).schema(NESTED).load(nested)
+@SPELLINGS
+def test_a_stream_s_schema_cannot_forbid_nulls(
+    spark: Any, nested: str, tmp_path: Path, source: str
+) -> None:
+    stream = spark.readStream.format(source).schema(NESTED).load(nested)
     assert stream.schema.json() == loose_schema(stream)
     counted = stream.selectExpr("k", "s.a IS NULL AS a", "m IS NULL AS m", "m['x'].c IS NULL AS c")
     target = str(tmp_path / "copied")

@@ -121,14 +121,26 @@ def test_a_batch_is_bounded_in_bytes(spark: Any, root: str, watched: Path, kind:
     assert min([size for _, size in batch_sizes[:-1]], default=BATCH_BYTES) >= BATCH_BYTES // 4
 
 
+def test_a_write_by_another_spelling_of_the_source_is_the_same(
+    spark: Any, root: str, watched: Path
+) -> None:
+    """Spark finds a source whatever the case of its name, and keeps the user's spelling."""
+    writer = wide(spark, 100, 100_000).write.format("FFQShuffle").mode("append")
+    writer.options(keys="k", partitions=2).save(root)
+    assert max(size for _, size in sizes(watched)) <= BATCH_BYTES + 200_000
+    (status,) = ffq.Exchange(root).status()
+    assert status.initiator.startswith(spark.sparkContext.applicationId)
+
+
+@pytest.mark.parametrize("name", ["ffqshuffle", "FFQShuffle"])
 def test_the_batches_of_a_stream_are_bounded_too(
-    spark: Any, new_root: Any, watched: Path, tmp_path: Path
+    spark: Any, new_root: Any, watched: Path, tmp_path: Path, name: str
 ) -> None:
     source, target = new_root(), new_root()
     write(wide(spark, 100, 100_000), source, keys="k", partitions=2)
     watched.unlink()
     stream = spark.readStream.format("ffqshuffle").load(source).where("LENGTH(s) > 1")
-    writer = stream.writeStream.format("ffqshuffle").options(keys="k", partitions=2)
+    writer = stream.writeStream.format(name).options(keys="k", partitions=2)
     writer = writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True)
     query = writer.start(target)
     query.awaitTermination()

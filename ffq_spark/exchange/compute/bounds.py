@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ffq_spark.format.manifest import statistics_of
 from ffq_spark.format.texts import as_binary, is_text
 
 
@@ -60,7 +61,7 @@ def _decoded(bounds: Bounds) -> Bounds | None:
 def _of_table(table: pa.Table, name: str) -> Bounds | None:
     if name not in {field.name for field in _stats(table)}:
         return None
-    column = pc.struct_field(table["stats"], name)
+    column = statistics_of(table["stats"], name)
     low, high = (_plain(pc.struct_field(column, field)) for field in ("min", "max"))
     nulls = pc.struct_field(column, "nulls")
     if nulls.null_count:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ffq_spark.format.hashing import partition_ids
+from ffq_spark.format.manifest import statistics_of
 from ffq_spark.format.records import ExchangeRecord
 from ffq_spark.format.texts import array_of
 
@@ -88,7 +89,7 @@ def may_match(manifest: pa.Table, predicates: Sequence[Predicate]) -> NDArray[np
     for predicate in predicates:
         if stats.type.get_field_index(predicate.column) < 0:
             continue
-        bounds = pc.struct_field(stats, predicate.column)
+        bounds = statistics_of(stats, predicate.column)
         # A part without these statistics may hold any value.
         known = bounds.is_valid() if bounds.null_count else None
         try:

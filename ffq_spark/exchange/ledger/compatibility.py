@@ -13,6 +13,9 @@ from ffq_spark.format.records import ExchangeRecord
 from ffq_spark.format.schemas import require_column
 from ffq_spark.options import WriteOptions
 
+_COLLATIONS = "__COLLATIONS"
+"""The key in a field's metadata under which Spark's JSON has the collations of its strings."""
+
 
 def propose(
     options: WriteOptions,
@@ -99,10 +102,18 @@ def _arrow_types(record: ExchangeRecord) -> dict[str, Any]:
 
 def _spark_types(record: ExchangeRecord) -> dict[str, Any]:
     document = _without_metadata(json.loads(record.spark_schema or "{}"))
-    return {field["name"]: field["type"] for field in document["fields"]}
+    return {field["name"]: _spark_type(field) for field in document["fields"]}
+
+
+def _spark_type(field: dict[str, Any]) -> Any:
+    collations = field.get(_COLLATIONS)
+    return f"{field['type']} with the collations {collations}" if collations else field["type"]
 
 
 def _without_metadata(value: Any) -> Any:
+    """Remove the metadata of all fields, except the collations, which are part of the types."""
     if isinstance(value, dict):
-        return {k: _without_metadata(v) for k, v in value.items() if k != "metadata"}
+        kept = {k: _without_metadata(v) for k, v in value.items() if k != "metadata"}
+        collations = value.get("metadata", {}).get(_COLLATIONS)
+        return {**kept, _COLLATIONS: collations} if collations else kept
     return [_without_metadata(item) for item in value] if isinstance(value, list) else value

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ffq_spark.errors import CorruptRecord
 from ffq_spark.exchange.ledger.log_spans import Span
 from ffq_spark.exchange.ledger.step_parts import PARTS_SCHEMA, join_parts, step_parts
+from ffq_spark.format.manifest import mark_statistics, trusted_statistics
 from ffq_spark.format.payload import checksum
 from ffq_spark.format.records import StepRecord
 from ffq_spark.store import Store
@@ -130,6 +131,7 @@ class LogCheckpoint:
             "unknown": sorted(self.unknown),
         }
         parts = self.parts().replace_schema_metadata({_HEADER: json.dumps(header)})
+        parts = mark_statistics(parts)
         sink = pa.BufferOutputStream()
         _write(sink, parts, "lz4")
         start = sink.tell()
@@ -170,7 +172,8 @@ class LogCheckpoint:
         """Return the parts of all steps whose parts are known, ordered by step."""
         if self.content is None or not statistics:
             return self.plain_parts
-        return _since(_read(self.content).replace_schema_metadata(), self.numbers[0])
+        parts = trusted_statistics(_read(self.content)).replace_schema_metadata()
+        return _since(parts, self.numbers[0])
 
     @property
     def num_parts(self) -> int:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ffq_spark.errors import CorruptRecord
 from ffq_spark.format import manifest
-from ffq_spark.format.manifest import PART_FIELDS
+from ffq_spark.format.manifest import PART_FIELDS, statistics_of
 from ffq_spark.format.records import StepBody, StepRecord
 
 PARTS_SCHEMA = pa.schema([("step", pa.int64()), ("query", pa.int64()), *PART_FIELDS])
@@ -68,7 +67,7 @@ def _statistics(table: pa.Table, wanted: Iterable[pa.Field]) -> pa.StructArray:
     stats = table["stats"].combine_chunks() if "stats" in table.schema.names else None
     known = set() if stats is None else {field.name for field in stats.type}
     columns = [
-        pc.struct_field(stats, field.name)
+        statistics_of(stats, field.name)
         if field.name in known
         else pa.nulls(table.num_rows, field.type)
         for field in wanted

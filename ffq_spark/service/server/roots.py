@@ -109,7 +109,8 @@ class Roots:
         if is_exchange(store) and child not in _OWN_NAMES:
             return store
         if not child:
-            if any(self._exchanges_in(name)):
+            # Another write may begin here at the same time.
+            if any(exchange != name for exchange in self._exchanges_in(name)):
                 raise BadRequest(f"{name} is a directory of exchanges: write to {name}/NAME")
         elif is_exchange(self.store(name)):
             raise BadRequest(

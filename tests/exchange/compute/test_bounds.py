@@ -24,3 +24,11 @@ def test_bounds_of_text_are_known() -> None:
 @pytest.mark.parametrize("invalid", [b"\xff", b"a\xc3"])
 def test_bounds_of_bytes_that_are_no_text_are_not_known(invalid: bytes) -> None:
     assert bounds([manifest(b"b", invalid)], ["s"]) == {}
+
+
+def test_bounds_are_those_of_the_named_column() -> None:
+    """Arrow reads a name that begins with a dot as the path of a nested field."""
+    names = ["a", ".a", ".", ".a.min"]
+    row = {name: {"min": place, "max": place + 1, "nulls": 0} for place, name in enumerate(names)}
+    table = pa.table({"rows": [1], "stats": pa.array([row])})
+    assert bounds([table], names) == {n: Bounds(i, i + 1, 0) for i, n in enumerate(names)}

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from layouts import write_options
 
+from ffq_spark import Exchange
 from ffq_spark.exchange.compute.pruning import Predicate, matching_partitions, may_match
 from ffq_spark.exchange.read.serial_read import read_parts
 from ffq_spark.exchange.scan.snapshot import Snapshot, take_snapshot
@@ -120,6 +121,21 @@ def test_a_pruned_read_loses_no_matching_row(
         everything = read(snapshot, [])
         assert everything.num_rows == sum(batch.num_rows for batch in batches)
         assert filtered(read(snapshot, predicates), predicates) == filtered(everything, predicates)
+
+
+@pytest.mark.parametrize("name", ["a", ".a", ".", ".a.min", "a.b", "[0]"])
+def test_a_column_is_pruned_by_its_own_statistics_whatever_its_name(root: str, name: str) -> None:
+    """Arrow reads a name that begins with a dot as the path of a nested field."""
+    names = dict.fromkeys(["a", name])
+    for start in (0, 100):
+        columns = {other: [start + 10, start + 20] for other in names} | {name: [start, start + 1]}
+        options = write_options(keys=(name,), partitions=2, statistics=("all",))
+        write_batches(root, [pa.record_batch(columns)], options=options)
+    snapshot = take_snapshot(Store(root), ReadOptions())
+    for value in (0, 1, 100, 101):
+        parts = snapshot.parts([Predicate(name, ">=", (value,)), Predicate(name, "<=", (value,))])
+        assert parts["step"].to_pylist() == [2 if value >= 100 else 1]
+        assert Exchange(root).lookup(value)[name].to_pylist() == [value]
 
 
 def test_what_is_left_keeps_nothing_else_in_memory(root: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -71,3 +73,38 @@ def test_columns_are_compared_by_name_and_type() -> None:
     assert " k is " not in str(caught.value)
     reordered = ExchangeRecord.of(pa.schema(list(SCHEMA)[::-1]), ("k",), 4)
     agree(first, reordered, "root")
+
+
+def spark_record(*fields: dict[str, Any]) -> ExchangeRecord:
+    """Make the record of strings, each given as a field of Spark's schema."""
+    columns = [{"type": "string", "nullable": True, "metadata": {}, **field} for field in fields]
+    names = [(field["name"], pa.string()) for field in fields]
+    schema = json.dumps({"type": "struct", "fields": columns})
+    return ExchangeRecord.of(pa.schema(names), (), 1, spark_schema=schema)
+
+
+def collated(name: str, collation: str) -> dict[str, Any]:
+    return {"name": name, "metadata": {"comment": "x", "__COLLATIONS": {name: collation}}}
+
+
+def nested(collation: str | None) -> dict[str, Any]:
+    """Return a struct whose string has a collation, as Spark's JSON has it."""
+    child = collated("c", collation) if collation else {"name": "c", "metadata": {}}
+    fields = [{"type": "string", "nullable": True, **child}]
+    return {"name": "s", "type": {"type": "struct", "fields": fields}}
+
+
+def test_collations_are_compared_and_other_metadata_is_not() -> None:
+    """Spark's JSON has the collation of a string in the metadata of its column."""
+    plain = spark_record({"name": "s", "metadata": {"comment": "y"}})
+    lower = spark_record(collated("s", "spark.UTF8_LCASE"))
+    agree(plain, spark_record({"name": "s"}), "root")
+    agree(lower, spark_record(collated("s", "spark.UTF8_LCASE")), "root")
+    for one, other in ((plain, lower), (lower, plain)):
+        with pytest.raises(ExchangeMismatch, match=r"s is .*UTF8_LCASE"):
+            agree(one, other, "root")
+    with pytest.raises(ExchangeMismatch, match=r"s is .*icu\.UNICODE_CI.* in the write"):
+        agree(lower, spark_record(collated("s", "icu.UNICODE_CI")), "root")
+    with pytest.raises(ExchangeMismatch, match="s is "):
+        agree(spark_record(nested(None)), spark_record(nested("spark.UTF8_LCASE")), "root")
+    agree(spark_record(nested("icu.UNICODE")), spark_record(nested("icu.UNICODE")), "root")

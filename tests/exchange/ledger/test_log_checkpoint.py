@@ -25,6 +25,7 @@ from ffq_spark.exchange.scan.snapshot import READ_SCHEMA, take_snapshot
 from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.format import manifest, paths
 from ffq_spark.format.ids import now_ms
+from ffq_spark.format.payload import checksum
 from ffq_spark.format.records import ExchangeRecord, StepRecord
 from ffq_spark.options import ReadOptions
 from ffq_spark.store import Store
@@ -183,6 +184,41 @@ def test_steps_with_other_statistics_in_one_checkpoint_are_pruned_each_by_its_ow
         parts = snapshot.parts([predicate]).to_pylist()
         assert parts == naive.parts([1, 2, 3, 4], [predicate])
         assert {1, 2} <= {row["step"] for row in parts} and len(parts) < len(snapshot.parts())
+
+
+def test_a_checkpoint_keeps_only_certain_statistics_of_columns_with_a_leading_dot(
+    files: Files,
+) -> None:
+    """Earlier versions may have stored those of another column. Pruning by them loses rows."""
+    store = open_store(files)
+    options = write_options(keys=(".a",), partitions=1, statistics=("all",))
+    for number in range(4):
+        batch = pa.record_batch({"a": [100 + number], ".a": [number]})
+        write_batches("/memory", [batch], options=options, store=store)
+    predicate = Predicate(".a", "<=", (1,))
+    path, span = paths.log_checkpoint(4, 4), Span(4, 4)
+    known = LogCheckpoint.decode(files[path], span, path)
+    assert may_match(known.parts(), [predicate]).tolist() == [True, True, False, False]
+    files[path] = as_written_before(files[path])
+    doubtful = LogCheckpoint.decode(files[path], span, path)
+    assert may_match(doubtful.parts(), [predicate]).tolist() == [True] * 4
+    assert may_match(doubtful.parts(), [Predicate("a", "<=", (101,))]).sum() == 2
+    again = LogCheckpoint.decode(LogCheckpoint.join([doubtful]).encode(), span, path)
+    assert may_match(again.parts(), [predicate]).tolist() == [True] * 4
+
+
+def as_written_before(data: bytes) -> bytes:
+    """Return a log checkpoint without the mark that its statistics are of the right columns."""
+    start = int.from_bytes(data[-16:-8], "little")
+    parts = pa.ipc.open_stream(data).read_all()
+    header = b"ffq_checkpoint"
+    sink = pa.BufferOutputStream()
+    plain = parts.replace_schema_metadata({header: parts.schema.metadata[header]})
+    with pa.ipc.new_stream(sink, plain.schema) as writer:
+        writer.write_table(plain)
+    length = sink.tell().to_bytes(8, "little")
+    content = bytes(sink.getvalue()) + data[start:-16] + length
+    return content + checksum(pa.py_buffer(content)).to_bytes(8, "little")
 
 
 def test_the_property_above_reads_checkpoints(files: Files) -> None:

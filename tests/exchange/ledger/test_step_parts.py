@@ -75,5 +75,16 @@ def test_joined_steps_have_the_statistics_of_each_and_nulls_elsewhere(store: Sto
     assert plain.schema == PARTS_SCHEMA and plain == joined.select(PARTS_SCHEMA.names)
 
 
+def test_joined_steps_keep_the_statistics_of_columns_with_odd_names() -> None:
+    """Arrow reads a name that begins with a dot as the path of a nested field."""
+    plain = {name: "f" if name == "file" else 0 for name in PARTS_SCHEMA.names}
+    row = pa.Table.from_pylist([plain], schema=PARTS_SCHEMA)
+    names = ("a", ".a", ".")
+    stats = [{n: {"min": place, "max": 9, "nulls": 0}} for place, n in enumerate(names)]
+    joined = join_parts([row.append_column("stats", pa.array([one])) for one in stats])
+    found = [{n: b for n, b in one.items() if b} for one in joined["stats"].to_pylist()]
+    assert found == stats
+
+
 def test_no_steps_have_no_parts() -> None:
     assert join_parts([]) == PARTS_SCHEMA.empty_table()

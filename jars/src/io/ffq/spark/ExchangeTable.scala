@@ -52,7 +52,7 @@ private object OwnPlans extends Rule[LogicalPlan] {
 
     /** None if Spark's table has no field that holds its source. */
     def unapply(table: Table): Option[(PythonDataSourceV2, StructType)] = table match {
-      case python: PythonTable if python.name() == Source.Format =>
+      case python: PythonTable if Settings.isFormat(python.name()) =>
         field.map { field =>
           val source = field.get(python).asInstanceOf[PythonDataSourceV2]
           (source, Internals.nullable(python.schema()))

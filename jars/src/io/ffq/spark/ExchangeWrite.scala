@@ -2,7 +2,6 @@ package io.ffq.spark
 
 import scala.jdk.CollectionConverters._
 
-import io.ffq.spark.Shared.Source
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, GenericInternalRow}
@@ -44,10 +43,10 @@ private object DirectWrites extends ColumnarRule {
   }
 
   private def isExchange(write: SparkWrite): Boolean =
-    !write.isInstanceOf[ExchangeWrite] && write.toString == Source.Format
+    !write.isInstanceOf[ExchangeWrite] && Settings.isFormat(write.toString)
 
   private def isExchange(batch: MicroBatchWrite): Boolean =
-    Internals.sinkName(batch.writeSupport).contains(Source.Format)
+    Internals.sinkName(batch.writeSupport).exists(Settings.isFormat)
 
   /**
    * The sink's own factory. Spark wraps it to pass the number of the micro-batch, which Python

@@ -19,6 +19,7 @@ class FfqExtensions extends (SparkSessionExtensions => Unit) {
   override def apply(extensions: SparkSessionExtensions): Unit = if (Settings.isSupportedSpark) {
     extensions.injectPostHocResolutionRule(session => StampWrites(session))
     extensions.injectResolutionRule(_ => OwnPlans)
+    extensions.injectPreCBORule(_ => LiteralCounts)
     extensions.injectPlannerStrategy(session => new ScanStrategy(session))
     extensions.injectColumnar(_ => DirectWrites)
   }
@@ -57,7 +58,7 @@ private case class StampWrites(session: SparkSession) extends Rule[LogicalPlan] 
     val own = Map(
       Source.Query -> QueryNumbers.next().toString,
       Source.Initiator -> Settings.initiator(context.applicationId),
-      Source.LeaseSeconds -> Settings.leaseSeconds(context.getConf).toString)
+      Source.LeaseSeconds -> Steward.leaseSeconds(context.getConf).toString)
     val merged = new java.util.HashMap[String, String](options.asCaseSensitiveMap())
     (Settings.writeOptions(session.conf.getAll) ++ own).foreach {
       case (name, value) => if (!options.containsKey(name)) merged.put(name, value)
@@ -78,7 +79,7 @@ private[spark] object Write {
   }
 
   def isExchange(relation: NamedRelation): Boolean = relation match {
-    case known: DataSourceV2Relation => known.table.name() == Source.Format
+    case known: DataSourceV2Relation => Settings.isFormat(known.table.name())
     case _ => false
   }
 

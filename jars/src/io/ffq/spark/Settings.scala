@@ -1,11 +1,14 @@
 package io.ffq.spark
 
+import java.io.File
+import java.net.URI
 import java.util.{Locale, Properties, UUID}
 
 import scala.jdk.CollectionConverters._
+import scala.util.Try
 
-import io.ffq.spark.Shared.{PluginSetting, Setting}
-import org.apache.spark.{SPARK_VERSION, SparkConf}
+import io.ffq.spark.Shared.{PluginSetting, Setting, Source}
+import org.apache.spark.{SPARK_VERSION, SparkConf, SparkFiles}
 import org.apache.spark.sql.internal.SQLConf
 
 /** The settings of the plugin below `spark.ffq.`, and the identity of this application. */
@@ -24,6 +27,9 @@ private[spark] object Settings {
         s"and does nothing on $SPARK_VERSION")
     isSupported
   }
+
+  /** Whether a name is the source's. Spark ignores its case, and keeps the user's spelling. */
+  def isFormat(name: String): Boolean = Source.Format.equalsIgnoreCase(name)
 
   /** Unique per driver process, because application ids may repeat. */
   val run: String = UUID.randomUUID().toString.take(8)
@@ -72,7 +78,7 @@ private[spark] object Settings {
 
   /** Whether the path of a Unix socket is too long or unknown, so that Python tasks would fail. */
   private def socketsFail(conf: SparkConf): Boolean = {
-    val isWindows = java.io.File.separatorChar == '\\'
+    val isWindows = File.separatorChar == '\\'
     val isYarn = conf.get("spark.master", "").startsWith("yarn")
     isWindows || !conf.contains(Setting.SocketDir) &&
       (isYarn || temporaryFolders(conf).exists(_.length > Setting.SocketDirLength))
@@ -92,6 +98,18 @@ private[spark] object Settings {
       .orElse(sys.env.get("PYSPARK_DRIVER_PYTHON"))
       .orElse(sys.env.get("PYSPARK_PYTHON"))
       .getOrElse("python3")
+
+  /**
+   * The files of `--py-files`, which may hold the package. Spark adds them to the paths of the
+   * driver's Python and of workers, but not to that of a process which this JVM starts.
+   */
+  def pythonPath(conf: SparkConf): Seq[String] =
+    conf.get("spark.submit.pyFiles", "").split(",").toSeq.filter(_.nonEmpty).flatMap { file =>
+      val path = Try(new URI(file)).toOption.flatMap(uri => Option(uri.getPath)).getOrElse(file)
+      // PySpark copies the files of remote file systems to a directory of the driver.
+      val copied = Try(SparkFiles.get(new File(path).getName)).toOption
+      (Seq(file, path) ++ copied).filter(new File(_).exists()).take(1)
+    }
 
   /** Whether the session lets scans report their partitioning and answer aggregates. */
   def isPlannerEnabled(): Boolean =

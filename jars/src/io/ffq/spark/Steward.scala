@@ -41,6 +41,7 @@ private object Steward {
   private var notBefore = 0L
   private var unansweredSince: Option[Long] = None
   private var hasAnswered = false
+  private var hasEverAnswered = false
   private var stopped = true
 
   /** Watch an application's writes. The process is started by the first write. */
@@ -52,6 +53,7 @@ private object Steward {
     lines = new LinkedBlockingQueue[Line]
     runs = 0
     failures = 0
+    hasEverAnswered = false
     notBefore = System.nanoTime()
     Writes.clear()
     val own = application
@@ -59,6 +61,15 @@ private object Steward {
     keeper.setDaemon(true)
     keeper.start()
     notifyAll()
+  }
+
+  /**
+   * The duration of the lease that a new write promises, or 0 if nobody would renew it: without the
+   * listener, and while the process has never worked and fails to start.
+   */
+  def leaseSeconds(conf: SparkConf): Int = synchronized {
+    val isUseless = stopped || failures > 0 && !hasEverAnswered
+    if (isUseless) 0 else Settings.leaseSeconds(conf)
   }
 
   /** Send an event, or count it as dropped if the queue is full. */
@@ -129,7 +140,8 @@ private object Steward {
         lines = new LinkedBlockingQueue[Line]((first ++ lines.asScala.filter(_.isEvent)).asJava)
         unansweredSince = None
         hasAnswered = false
-        process = Some(new StewardProcess(Settings.python(conf), lines)(receive, () => ended()))
+        val (python, path) = (Settings.python(conf), Settings.pythonPath(conf))
+        process = Some(new StewardProcess(python, path, lines)(receive, () => ended()))
         runs += 1
       })
     } catch {
@@ -157,7 +169,11 @@ private object Steward {
   private def receive(line: String): Unit = try {
     val order = json.readTree(line)
     order.path(Order.Kind).asText match {
-      case Order.Answer => synchronized { unansweredSince = None; hasAnswered = true }
+      case Order.Answer => synchronized {
+          unansweredSince = None
+          hasAnswered = true
+          hasEverAnswered = true
+        }
       case Order.Settled => Writes.settled(order.path(Order.Query).asLong)
       case Order.Cancel =>
         Cancels.cancel(order.path(Order.Query).asLong, order.path(Order.Message).asText)

@@ -1,6 +1,6 @@
 package io.ffq.spark
 
-import java.io.{BufferedReader, BufferedWriter, InputStreamReader, OutputStreamWriter}
+import java.io.{BufferedReader, BufferedWriter, File, InputStreamReader, OutputStreamWriter}
 import java.lang.ProcessBuilder.Redirect
 import java.nio.charset.StandardCharsets.UTF_8
 import java.util.concurrent.{LinkedBlockingQueue, TimeUnit}
@@ -16,12 +16,17 @@ private case class Line(text: String, isEvent: Boolean)
  * One run of the steward: a process that reads events from its standard input until that ends, and
  * writes orders, one per line, to its standard output.
  */
-private class StewardProcess(python: String, lines: LinkedBlockingQueue[Line])(
+private class StewardProcess(
+    python: String, path: Seq[String], lines: LinkedBlockingQueue[Line])(
     receive: String => Unit, ended: () => Unit) {
 
   private val process = {
     val command = new ProcessBuilder(python, "-m", StewardProgram.Module)
     command.redirectError(Redirect.INHERIT)
+    if (path.nonEmpty) {
+      val inherited = Option(command.environment().get("PYTHONPATH")).filter(_.nonEmpty)
+      command.environment().put("PYTHONPATH", (path ++ inherited).mkString(File.pathSeparator))
+    }
     command.start()
   }
   val startedAt: Long = System.nanoTime()
