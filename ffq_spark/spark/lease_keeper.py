@@ -1,7 +1,8 @@
 """Renew the leases of a driver's roots.
 
 A write takes the first lease of its root once its options have been accepted. Renewals keep that
-lease and never create one, because a write that is refused must leave nothing at its root.
+lease, and create one only for a query that has begun, because a write that is refused must leave
+nothing at its root.
 
 Each root's lease is renewed in its own thread, so that neither the storage of another root nor
 other work of the steward delays it.
@@ -14,12 +15,16 @@ import threading
 from collections.abc import Mapping
 
 from ffq_spark.exchange.ledger import leases
+from ffq_spark.format import paths
+from ffq_spark.format.records import QueryRecord
 from ffq_spark.options import storage_options
 from ffq_spark.store import Store
 
 logger = logging.getLogger("ffq_spark.steward")
 
 _JOIN_SECONDS = 2.0
+# Without a lease, a renewal reads the records of at most this many queries, in turn.
+_RECORDS_PER_RENEWAL = 20
 
 
 class LeaseKeeper:
@@ -45,8 +50,10 @@ class LeaseKeeper:
 
     def start_renewing(self, root: str, query: int) -> None:
         """Renew the root's lease, if any, now and on each beat as long as the query is open."""
-        self._roots[root].queries.add(query)
-        self._roots[root].renew(self._initiator, self._seconds)
+        known = self._roots[root]
+        if query not in known.queries:
+            known.queries.add(query)
+            known.renew(self._initiator, self._seconds)
 
     def stop_renewing(self, root: str, query: int) -> None:
         """Stop renewing the root's lease for this query."""
@@ -86,6 +93,7 @@ class _Root:
         self._lock = threading.Lock()
         self._is_taken = False
         self._is_due = False
+        self._last_checked = 0
         self._released = False
         self._thread: threading.Thread | None = None
 
@@ -110,12 +118,34 @@ class _Root:
     def _renew(self, initiator: str, seconds: int) -> None:
         while self._take_due():
             try:
-                self._is_taken = self._is_taken or leases.is_taken(self.store, initiator)
+                self._is_taken = (
+                    self._is_taken
+                    or leases.is_taken(self.store, initiator)
+                    or self._has_begun(initiator)
+                )
                 if self._is_taken:
                     leases.renew(self.store, initiator, seconds)
             except Exception as error:
                 # The next beat retries.
                 logger.warning("the lease of %s was not renewed: %s", self.store.root, error)
+
+    def _has_begun(self, initiator: str) -> bool:
+        """Return whether an open query has a record that promises a lease.
+
+        gc may delete a lapsed lease just after a write has renewed it. A refused write has no
+        record.
+        """
+        known = sorted(self.queries)
+        later = [query for query in known if query > self._last_checked]
+        for query in (later or known)[:_RECORDS_PER_RENEWAL]:
+            self._last_checked = query
+            path = paths.query(query)
+            data = self.store.read_optional(path)
+            if data is not None:
+                record = QueryRecord.decode(data, self.store.url(path))
+                if record.lease_seconds and record.initiator == initiator:
+                    return True
+        return False
 
     def _take_due(self) -> bool:
         """Return whether a renewal is due, and clear the flag; forget the thread if none is."""

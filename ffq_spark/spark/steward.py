@@ -82,12 +82,15 @@ class Steward:
             self._gc = PeriodicGc(event[StewardEvent.CLEANUP_INTERVAL_SECONDS], ttl_ms)
 
     def _open(self, event: Event) -> None:
-        known = self._queries.get(event[StewardEvent.QUERY])
-        if known is not None:
-            known.reopen()
-            self._keeper.start_renewing(known.root, known.number)
+        query = self._queries.get(event[StewardEvent.QUERY])
+        if query is not None:
+            query.reopen()
         elif self._keeper.has_store(event[StewardEvent.ROOT]):
-            self._track(event)
+            query = self._track(event)
+        else:
+            return
+        # An earlier write with this number may have ended since the event came.
+        self._keeper.start_renewing(query.root, query.number)
 
     def _track(self, event: Event) -> TrackedQuery:
         query = TrackedQuery(event[StewardEvent.QUERY], event[StewardEvent.ROOT], self._first_piece)

@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from bridge_processes import wait_for
 from conftest import start_spark
+from spark_rows import failure
 
 from ffq_spark import Exchange
 from ffq_spark.format import paths
@@ -21,6 +22,16 @@ from ffq_spark.format.records import QueryRecord
 from ffq_spark.store import Store
 
 pytestmark = pytest.mark.spark
+
+
+def test_a_bad_duration_of_leases_is_refused_by_name(new_root: Callable[[], str]) -> None:
+    spark = start_spark("local[1]", **{"spark.ffq.lease.seconds": "30s"})
+    try:
+        message = failure(lambda: lease_of_a_write(spark, new_root()))
+        assert "[FFQ_BAD_OPTION] spark.ffq.lease.seconds" in message and "'30s'" in message
+        assert spark.range(9).count() == 9
+    finally:
+        spark.stop()
 
 
 @pytest.fixture(params=["missing", "failing"])

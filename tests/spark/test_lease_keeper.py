@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ffq_spark.exchange.ledger import leases
+from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.format import paths
 from ffq_spark.spark import lease_keeper
 from ffq_spark.spark.lease_keeper import LeaseKeeper
@@ -100,6 +101,38 @@ def test_a_lease_is_renewed_from_the_beat_after_a_write_took_it(
     take_lease(Store(root), APP, 5)
     keeper.beat()
     wait_for(lambda: leases.read(Store(root), APP).seconds == 30)
+
+
+def test_a_lease_that_gc_deleted_is_taken_again_by_a_new_keeper(
+    keeper: LeaseKeeper, root: str
+) -> None:
+    """Between gc's look at a lapsed lease and its delete, a write may have renewed the lease."""
+    store = Store(root)
+    query = Ledger(store).begin("append", APP, lease_seconds=30)
+    keeper.add(root, {})
+    for number in range(100):
+        keeper.start_renewing(root, number)
+    keeper.start_renewing(root, query.query)
+
+    def is_taken() -> bool:
+        keeper.beat()
+        return leases.is_taken(store, APP)
+
+    wait_for(is_taken)
+
+
+@pytest.mark.parametrize(
+    ("initiator", "seconds"), [(APP, 0), ("app-2", 30)], ids=["no lease", "another's"]
+)
+def test_a_query_without_a_lease_of_this_driver_gets_none(
+    storage: Storage, keeper: LeaseKeeper, root: str, initiator: str, seconds: int
+) -> None:
+    query = Ledger(Store(root)).begin("append", initiator, lease_seconds=seconds)
+    keeper.add(root, {})
+    keeper.start_renewing(root, query.query)
+    keeper.beat()
+    wait_for(lambda: keeper._roots[root]._thread is None)
+    assert storage.begun == []
 
 
 def test_a_damaged_lease_is_replaced(storage: Storage, keeper: LeaseKeeper, root: str) -> None:

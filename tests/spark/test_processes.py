@@ -93,6 +93,28 @@ spark.stop()
     assert payloads == [False, True]
 
 
+def test_a_connect_session_keeps_a_snapshot_by_its_number(tmp_path: Path) -> None:
+    """A Connect client sends nothing at `load`, and its server keeps few resolved plans."""
+    root = str(tmp_path / "exchange")
+    script = f"""
+spark = local(SparkSession.builder.remote("local[1]")).getOrCreate()
+def add():
+    spark.range(3).write.format("ffqshuffle").mode("append").save({root!r})
+add()
+late = spark.read.format("ffqshuffle").load({root!r})
+fixed = spark.read.format("ffqshuffle").option("asOfStep", 1).load({root!r})
+add()
+counts = [late.count(), fixed.count()]
+add()
+cached = late.count()
+spark.conf.set("spark.connect.session.planCache.enabled", "false")
+answer(counts=counts, cached=cached, later=[late.count(), fixed.count()])
+spark.stop()
+"""
+    answered = run([sys.executable], script, tmp_path)
+    assert answered == {"counts": [6, 3], "cached": 6, "later": [9, 3]}
+
+
 def _heads(root: str) -> set[bytes]:
     names = [name for name in files(root, "shuffle") if name.endswith(".ipc")]
     assert names

@@ -146,6 +146,22 @@ def test_a_misspelt_setting_is_refused_by_its_full_name(session: Any, root: str)
     assert not Path(root).exists()
 
 
+@pytest.mark.parametrize("value", ["off", ""])
+def test_a_bad_setting_of_the_planner_is_refused_by_queries_of_exchanges_alone(
+    session: Any, root: str, value: str
+) -> None:
+    write(frame(session), root, **KEYED)
+    session.conf.set("spark.ffq.planner.enabled", value)
+    assert session.range(9).groupBy().count().first()[0] == 9
+    exchange = read(session, root)
+    for query in exchange, exchange.groupBy("k").count(), exchange.selectExpr("MAX(k)"):
+        message = failure(query.collect)
+        assert "[FFQ_BAD_OPTION] spark.ffq.planner.enabled" in message
+        assert f"'{value}'" in message and "true or false" in message
+    session.conf.set("spark.ffq.planner.enabled", "TRUE")
+    assert len(exchange.select("id").collect()) == 100
+
+
 def test_a_setting_is_no_option_of_a_call(session: Any, root: str) -> None:
     for name in ("spark.ffq.partitions", "spark.ffq.compression"):
         message = failure(lambda name=name: write(frame(session), root, **KEYED, **{name: "2"}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from steward_process import APP, Driver
+from steward_process import APP, Driver, wait_for
 
 from ffq_spark.errors import StoreFailed
 from ffq_spark.exchange.ledger.cancel import request_cancel
@@ -27,6 +27,7 @@ class Office:
     def __init__(self) -> None:
         self.orders: list[Any] = []
         self.keeper = LeaseKeeper()
+        self.keeper.start(APP, 30)
         self.steward = Steward(self.keeper, self.orders.append)
         self.send({"event": "hello", "initiator": APP, "lease_seconds": 30})
 
@@ -129,6 +130,18 @@ def test_a_later_write_of_the_same_number_may_commit(office: Office, driver: Dri
     office.send(driver.give_up())
     office.steward.look()
     assert driver.outcome(query.query).outcome is Outcome.COMMITTED
+
+
+def test_a_later_write_of_the_same_number_keeps_its_lease(office: Office, driver: Driver) -> None:
+    """Events are queued: an earlier write may be settled after the later one was announced."""
+    root, number = driver.place.root, driver.query
+    office.keeper.add(root, {})
+    office.keeper.start_renewing(root, number)
+    office.keeper.stop_renewing(root, number)
+    office.steward.handle(driver.open())
+    before = driver.lease()
+    office.keeper.beat()
+    wait_for(lambda: driver.lease() != before)
 
 
 @pytest.mark.parametrize("error", [StoreFailed("out of order"), KeyError("unforeseen")])

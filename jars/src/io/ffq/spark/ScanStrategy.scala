@@ -39,10 +39,10 @@ private class ScanStrategy(session: SparkSession) extends SparkStrategy {
   }
 
   private def isRevisable(root: ReturnAnswer): Boolean =
-    !ScanStrategy.isPlanning.get() && Settings.isPlannerEnabled() && root.collectLeaves().exists {
+    !ScanStrategy.isPlanning.get() && root.collectLeaves().exists {
       case relation: DataSourceV2ScanRelation => isExchange(relation)
       case _ => false
-    } && !ScanStrategy.mayKeepState(root)
+    } && Settings.isPlannerEnabled() && !ScanStrategy.mayKeepState(root)
 
   private def isExchange(relation: DataSourceV2ScanRelation): Boolean =
     relation.scan.isInstanceOf[ExchangeScan]

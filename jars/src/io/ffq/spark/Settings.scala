@@ -7,7 +7,7 @@ import java.util.{Locale, Properties, UUID}
 import scala.jdk.CollectionConverters._
 import scala.util.Try
 
-import io.ffq.spark.Shared.{PluginSetting, Setting, Source}
+import io.ffq.spark.Shared.{ErrorCode, PluginSetting, Setting, Source}
 import org.apache.spark.{SPARK_VERSION, SparkConf, SparkFiles}
 import org.apache.spark.sql.internal.SQLConf
 
@@ -37,8 +37,17 @@ private[spark] object Settings {
   def initiator(applicationId: String): String =
     s"$applicationId-$run".replaceAll("[^A-Za-z0-9._-]", "_")
 
-  def leaseSeconds(conf: SparkConf): Int =
-    conf.getInt(Setting.Prefix + PluginSetting.LeaseSeconds, 30).max(1)
+  def leaseSeconds(conf: SparkConf): Int = {
+    val name = Setting.Prefix + PluginSetting.LeaseSeconds
+    parsed(name, conf.get(name, "30"), "a number of seconds")(_.toInt).max(1)
+  }
+
+  /** Parse the value of a setting, or raise an error that names both. */
+  private def parsed[T](name: String, value: String, wanted: String)(parse: String => T): T =
+    try parse(value) catch {
+      case _: IllegalArgumentException => throw new IllegalArgumentException(
+        s"[${ErrorCode.BadOption}] $name must be $wanted, not '$value'")
+    }
 
   /** Add the extension to the conf. Spark makes sessions from it after it has started plugins. */
   def installExtension(conf: SparkConf): Unit = {
@@ -112,8 +121,10 @@ private[spark] object Settings {
     }
 
   /** Whether the session lets scans report their partitioning and answer aggregates. */
-  def isPlannerEnabled(): Boolean =
-    SQLConf.get.getConfString(Setting.Prefix + PluginSetting.PlannerEnabled, "true").toBoolean
+  def isPlannerEnabled(): Boolean = {
+    val name = Setting.Prefix + PluginSetting.PlannerEnabled
+    parsed(name, SQLConf.get.getConfString(name, "true"), "true or false")(_.toBoolean)
+  }
 
   /**
    * The options that a write takes from the session's settings.

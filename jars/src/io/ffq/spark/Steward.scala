@@ -57,7 +57,7 @@ private object Steward {
     notBefore = System.nanoTime()
     Writes.clear()
     val own = application
-    val keeper = new Thread(() => keep(conf, own), "ffq-steward-keeper")
+    val keeper = new Thread(() => guarded(keep(conf, own)), "ffq-steward-keeper")
     keeper.setDaemon(true)
     keeper.start()
     notifyAll()
@@ -94,11 +94,14 @@ private object Steward {
 
   private def report(message: String): Unit = System.err.println(s"ffq_spark: $message")
 
+  private def guarded(work: => Unit): Unit =
+    try work catch { case NonFatal(error) => report(error) }
+
   private def keep(conf: SparkConf, own: Int): Unit = {
     val beatNanos = TimeUnit.SECONDS.toNanos(Settings.leaseSeconds(conf)) / 3
     var nextBeat = System.nanoTime()
     while (synchronized(!stopped && application == own)) {
-      try {
+      guarded {
         val now = System.nanoTime()
         if (now >= nextBeat) {
           Writes.look()
@@ -108,7 +111,7 @@ private object Steward {
           nextBeat = now + beatNanos
         }
         startIfNeeded(conf)
-      } catch { case NonFatal(error) => report(error) }
+      }
       pause(nextBeat)
     }
   }
