@@ -25,11 +25,11 @@ from ffq_spark.service.server.read_plans import Plan, ReadPlanner
 from ffq_spark.service.server.remote_writes import RemoteWrites
 from ffq_spark.service.server.roots import Roots
 from ffq_spark.service.server.row_streams import OpenBatches, RowStreams
+from ffq_spark.service.server.uploads import Uploads
 from ffq_spark.service.statements.results_root import RESULTS
 from ffq_spark.service.statements.statements import Statements
 from ffq_spark.service.wire.messages import (
     Attempt,
-    Done,
     Fetch,
     Message,
     Read,
@@ -63,6 +63,7 @@ class ExchangeServer(flight.FlightServerBase):  # type: ignore[misc]
         self._planner = ReadPlanner(roots)
         self._streams = RowStreams(roots, options)
         self._writes = RemoteWrites(roots, options)
+        self._uploads = Uploads(options, self.activity)
         self._actions = Actions(roots, self._permissions, self._writes, self.activity)
         self._wrapper = CallWrapper(roots, self.activity)
         self._prefetchers = ThreadPoolExecutor(_PREFETCH_THREADS, thread_name_prefix="ffq-ahead")
@@ -115,7 +116,7 @@ class ExchangeServer(flight.FlightServerBase):  # type: ignore[misc]
             target = Attempt.decode(descriptor.command or b"{}")
             self._permissions.require(access, "write", target.exchange)
             with self.activity.writers.slot():
-                answer = self._writes.put(target, reader.schema, self._receive(reader))
+                answer = self._writes.put(target, reader.schema, self._uploads.receive(reader))
             writer.write(pa.py_buffer(json.dumps(answer).encode()))
 
     def do_action(self, context: Any, action: Any) -> Iterable[bytes]:
@@ -179,30 +180,6 @@ class ExchangeServer(flight.FlightServerBase):  # type: ignore[misc]
                 self.activity.calls.refuse_stopped()
                 self.activity.totals.count_sent(rows=batch.num_rows, size=batch.nbytes)
                 yield batch
-
-    def _receive(self, reader: Any) -> Iterator[pa.RecordBatch]:
-        """Yield the batches of an upload; raise BadRequest if it was cut off."""
-        limit, rows, done = self._options.max_upload_bytes, 0, None
-        for chunk in reader:
-            batch = chunk.data
-            if chunk.app_metadata is not None:
-                done = Done.decode(chunk.app_metadata.to_pybytes())
-            if batch is None:
-                continue
-            rows += batch.num_rows
-            if batch.nbytes > limit:
-                raise BadRequest(
-                    f"batch of {batch.nbytes} bytes exceeds the limit of {limit} "
-                    "(option maxUploadBytes)"
-                )
-            self.activity.calls.refuse_stopped()
-            self.activity.totals.count_received(rows=batch.num_rows, size=batch.nbytes)
-            yield batch
-        if done is None or done.rows != rows:
-            raise BadRequest(
-                f"the upload ended after {rows} rows without a last message that counts them: "
-                "it was cut off, repeat it"
-            )
 
     def _listing(self, name: str) -> Any:
         """Return the flight info of an exchange, or of the error that keeps it from being read."""

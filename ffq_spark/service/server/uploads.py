@@ -1,0 +1,59 @@
+"""Receive the batches of uploads. Nothing computes with a batch before all of it is validated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from ffq_spark.errors import BadRequest, CorruptPart
+from ffq_spark.exchange.read.decode import validate
+from ffq_spark.options import ServeOptions
+from ffq_spark.service.server.activity import Activity
+from ffq_spark.service.wire.messages import Done
+
+
+class Uploads:
+    """Check the messages of uploads against the service's limits, and count their rows."""
+
+    def __init__(self, options: ServeOptions, activity: Activity) -> None:
+        self._options = options
+        self._activity = activity
+
+    def receive(self, reader: Any) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of an upload; raise BadRequest if it was cut off."""
+        rows, done = 0, None
+        for chunk in reader:
+            batch = chunk.data
+            if chunk.app_metadata is not None:
+                done = Done.decode(chunk.app_metadata.to_pybytes())
+            if batch is None:
+                continue
+            self._check(batch)
+            rows += batch.num_rows
+            self._activity.calls.refuse_stopped()
+            self._activity.totals.count_received(rows=batch.num_rows, size=batch.nbytes)
+            yield batch
+        if done is None or done.rows != rows:
+            raise BadRequest(
+                f"the upload ended after {rows} rows without a last message that counts them: "
+                "it was cut off, repeat it"
+            )
+
+    def _check(self, batch: pa.RecordBatch) -> None:
+        """Refuse a batch whose buffers contradict its schema, or that is too large.
+
+        Offsets outside a buffer would end the process, or store bytes of its memory. Computing the
+        size of a batch reads offsets, so it comes after the validation.
+        """
+        try:
+            validate(batch, "", full=True, any_bytes=False)
+        except CorruptPart as error:
+            raise BadRequest(error.message) from None
+        limit = self._options.max_upload_bytes
+        if batch.nbytes > limit:
+            raise BadRequest(
+                f"batch of {batch.nbytes} bytes exceeds the limit of {limit} "
+                "(option maxUploadBytes)"
+            )

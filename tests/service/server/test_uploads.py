@@ -1,0 +1,151 @@
+"""Uploaded batches are validated in full before anything computes with them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+import numpy as np
+import pyarrow as pa
+import pyarrow.flight as flight
+import pytest
+from service_scene import Caller, ServerProcess, serving
+
+import ffq_spark as ffq
+from ffq_spark.errors import BadRequest
+from ffq_spark.service.client.connection import Connection
+from ffq_spark.service.wire.messages import Attempt, Done
+
+ROWS = 1_000
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """Run a writable server in a process of its own, which wrong bytes may end."""
+    lake = tmp_path_factory.mktemp("lake")
+    with serving(f"lake={lake}", "--writable") as process:
+        yield process
+
+
+@pytest.fixture
+def connection(server: ServerProcess) -> Iterator[Connection]:
+    if server.process.poll() is not None:
+        server.start()
+    with ffq.connect(server.url, retries=0) as connected:
+        yield connected
+
+
+def send(
+    connection: Connection, exchange: str, query: int, batch: pa.RecordBatch
+) -> dict[str, Any]:
+    """Upload a batch without the client of ffq_spark, which would compute with its values."""
+    command = Attempt(exchange, query, 0).encode()
+
+    def upload() -> dict[str, Any]:
+        descriptor = flight.FlightDescriptor.for_command(command)
+        writer, answers = connection.client.do_put(descriptor, batch.schema)
+        try:
+            writer.write_batch(batch)
+            writer.write_metadata(Done(batch.num_rows).encode())
+            writer.done_writing()
+            answer = answers.read()
+        finally:
+            writer.close()
+        summary: dict[str, Any] = json.loads(answer.to_pybytes())
+        return summary
+
+    return connection.call(upload, retry=False)
+
+
+def numbers(*changed: tuple[int, int], count: int = ROWS) -> Any:
+    """Return the offsets of values of 4 bytes, with some of them changed."""
+    offsets = np.arange(count + 1, dtype=np.int32) * 4
+    for position, offset in changed:
+        offsets[position] = offset
+    return pa.py_buffer(offsets)
+
+
+def texts(offsets: pa.Buffer, count: int = ROWS, valid: pa.Buffer | None = None) -> pa.Array:
+    data = pa.py_buffer(b"abcd" * count)
+    return pa.Array.from_buffers(pa.string(), count, [valid, offsets, data])
+
+
+def far_text() -> pa.Array:
+    return texts(numbers((500, 1 << 30), (501, (1 << 30) + (1 << 29))))
+
+
+def text_behind_a_null() -> pa.Array:
+    """Return a column whose second offset is beyond the data; its row is null."""
+    return texts(numbers((2, 200_000), count=5), 5, pa.py_buffer(bytes([0b11101])))
+
+
+def far_item() -> pa.Array:
+    lists = [None, numbers((300, 1 << 30))]
+    items = pa.array(np.arange(4 * ROWS))
+    return pa.Array.from_buffers(pa.list_(pa.int64()), ROWS, lists, children=[items])
+
+
+def far_text_in_a_list() -> pa.Array:
+    inner = texts(numbers((7, 1 << 28), count=4 * ROWS), 4 * ROWS)
+    return pa.Array.from_buffers(pa.list_(pa.string()), ROWS, [None, numbers()], children=[inner])
+
+
+def far_index() -> pa.Array:
+    indices = np.zeros(ROWS, np.int32)
+    indices[400] = 1 << 24
+    return pa.DictionaryArray.from_arrays(pa.array(indices), pa.array(["one"]), safe=False)
+
+
+def far_text_in_a_dictionary() -> pa.Array:
+    values = texts(numbers((2, 1 << 28), count=5), 5)
+    indices = pa.array(np.arange(ROWS, dtype=np.int32) % 5)
+    return pa.DictionaryArray.from_arrays(indices, values, safe=False)
+
+
+def no_text() -> pa.Array:
+    return pa.array([b"\xff"] * ROWS, pa.binary()).view(pa.string())
+
+
+WRONG = [
+    *(far_text, text_behind_a_null, far_item, far_text_in_a_list, far_index),
+    *(far_text_in_a_dictionary, no_text),
+]
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+@pytest.mark.parametrize("make", WRONG, ids=lambda make: make.__name__)
+def test_buffers_that_contradict_their_column_are_refused(
+    server: ServerProcess, connection: Connection, make: Callable[[], pa.Array], partitions: int
+) -> None:
+    values = make()
+    keys = pa.array(np.arange(len(values)))
+    batch = pa.RecordBatch.from_arrays([keys, values], names=["k", "v"])
+    name = f"lake/{make.__name__}-{partitions}"
+    step = connection.exchange(name).begin(batch.schema, keys="k", partitions=partitions)
+    with pytest.raises(BadRequest, match="not valid Arrow data"):
+        send(connection, name, step.query, batch)
+    assert server.process.poll() is None
+
+
+def test_a_buffer_that_is_too_short_is_refused(
+    server: ServerProcess, connection: Connection
+) -> None:
+    """Send the bytes themselves, because pyarrow does not make such an array."""
+    schema = pa.schema([("k", pa.int64())])
+    step = connection.exchange("lake/short").begin(schema, partitions=1)
+    narrow = pa.record_batch({"k": pa.array(np.zeros(ROWS, np.int8))})
+    with Caller(connection_port(server)) as caller:
+        status, text = caller.do_put(
+            Attempt("lake/short", step.query, 0).encode(),
+            [schema.serialize(), narrow.serialize()],
+            Done(ROWS).encode(),
+        )
+    assert status is grpc.StatusCode.INVALID_ARGUMENT
+    assert "[FFQ_BAD_REQUEST] not valid Arrow data" in text
+    assert server.process.poll() is None
+
+
+def connection_port(server: ServerProcess) -> int:
+    return int(server.url.rpartition(":")[2])
