@@ -161,16 +161,24 @@ class Caller:
         return grpc.StatusCode.OK, "", b""
 
     def do_put(
-        self, command: bytes, messages: Sequence[pa.Buffer], metadata: bytes
+        self,
+        command: bytes,
+        messages: Sequence[pa.Buffer],
+        metadata: bytes,
+        *,
+        garbled: bool = False,
     ) -> tuple[grpc.StatusCode, str]:
-        """Call DoPut with encapsulated IPC messages; return its status and message."""
+        """Call DoPut with encapsulated IPC messages; return its status and message.
+
+        With `garbled`, the header of the last message is replaced by other bytes.
+        """
         descriptor = _field(1, b"\x08\x02" + _field(2, command))
         parts = [pa.ipc.read_message(message) for message in messages]
-        requests = [
-            _field(2, part.metadata.to_pybytes())
-            + _field(1000, b"" if part.body is None else part.body.to_pybytes())
-            for part in parts
-        ]
+        headers = [part.metadata.to_pybytes() for part in parts]
+        if garbled:
+            headers[-1] = b"\xff" * len(headers[-1])
+        bodies = [b"" if part.body is None else part.body.to_pybytes() for part in parts]
+        requests = [_field(2, h) + _field(1000, b) for h, b in zip(headers, bodies, strict=True)]
         requests = [descriptor + requests[0], *requests[1:], _field(3, metadata)]
         call = self._channel.stream_stream("/arrow.flight.protocol.FlightService/DoPut")
         try:

@@ -26,7 +26,7 @@ class Rows(Enum):
     VISIBLE = "visible"
     """The rows are visible: do not run the write again."""
     UNKNOWN = "unknown"
-    """Storage did not answer whether the rows are committed: check before another run."""
+    """Nobody answered whether the rows are committed: check before another run."""
 
 
 class FfqError(Exception):
@@ -39,7 +39,7 @@ class FfqError(Exception):
     error_class: ClassVar[ErrorClass] = ErrorClass.EXECUTION
     remedy: ClassVar[str] = ""
     """What to do about the error: a clause or two, without the final full stop."""
-    rows: ClassVar[Rows] = Rows.NEVER
+    rows: ClassVar[Rows] = Rows.UNKNOWN
 
     def __init__(self, message: str, *, path: str | None = None, option: str | None = None) -> None:
         self.message = message

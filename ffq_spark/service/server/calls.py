@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.flight as flight
 
 from ffq_spark.errors import FfqError
@@ -53,8 +52,8 @@ class CallWrapper:
         except FfqError as error:
             status = error.code
             raise to_flight(error, self._roots.hide_paths(str(error))) from None
-        except (flight.FlightError, pa.ArrowException) as error:
-            # The caller has disconnected, or sent bytes that are not Arrow.
+        except flight.FlightError as error:
+            # The caller has disconnected.
             status = type(error).__name__
             logger.info("%s: %s", method, error)
             raise flight.FlightServerError(f"[FFQ_BAD_REQUEST] {type(error).__name__}") from None

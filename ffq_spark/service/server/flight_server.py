@@ -116,7 +116,7 @@ class ExchangeServer(flight.FlightServerBase):  # type: ignore[misc]
             target = Attempt.decode(descriptor.command or b"{}")
             self._permissions.require(access, "write", target.exchange)
             with self.activity.writers.slot():
-                answer = self._writes.put(target, reader.schema, self._uploads.receive(reader))
+                answer = self._writes.put(target, self._uploads.receive(reader))
             writer.write(pa.py_buffer(json.dumps(answer).encode()))
 
     def do_action(self, context: Any, action: Any) -> Iterable[bytes]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.flight as flight
 
 from ffq_spark.errors import BadRequest, CorruptPart
 from ffq_spark.exchange.read.decode import validate
 from ffq_spark.options import ServeOptions
 from ffq_spark.service.server.activity import Activity
 from ffq_spark.service.wire.messages import Done
+
+logger = logging.getLogger("ffq_spark.service")
 
 
 class Uploads:
@@ -24,7 +28,7 @@ class Uploads:
     def receive(self, reader: Any) -> Iterator[pa.RecordBatch]:
         """Yield the batches of an upload; raise BadRequest if it was cut off."""
         rows, done = 0, None
-        for chunk in reader:
+        for chunk in _decoded(reader):
             batch = chunk.data
             if chunk.app_metadata is not None:
                 done = Done.decode(chunk.app_metadata.to_pybytes())
@@ -57,3 +61,18 @@ class Uploads:
                 f"batch of {batch.nbytes} bytes exceeds the limit of {limit} "
                 "(option maxUploadBytes)"
             )
+
+
+def _decoded(reader: Any) -> Iterator[Any]:
+    """Yield the messages of an upload; raise BadRequest for bytes that are not Arrow."""
+    while True:
+        try:
+            chunk = next(reader)
+        except StopIteration:
+            return
+        except (flight.FlightError, pa.ArrowException, OSError) as error:
+            # The message of the error may quote bytes of the upload.
+            logger.info("an upload ended: %s", error)
+            kind = type(error).__name__
+            raise BadRequest(f"the upload is not an Arrow stream, or was cut off: {kind}") from None
+        yield chunk

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
@@ -43,6 +44,8 @@ def test_a_call_has_the_access_of_its_caller_and_is_counted(
         (StoreFailed("away", path="/data/secret/x/_ffq"), "FFQ_STORE_FAILED", "x/_ffq"),
         (flight.FlightCancelledError("gone"), "FlightCancelledError", "FFQ_BAD_REQUEST"),
         (KeyError("/data/secret/x"), "FFQ_ERROR", "see the service's log"),
+        (pa.ArrowInvalid("/data/secret/x"), "FFQ_ERROR", "see the service's log"),
+        (pa.ArrowMemoryError("/data/secret/x"), "FFQ_ERROR", "see the service's log"),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -38,9 +38,13 @@ def connection(server: ServerProcess) -> Iterator[Connection]:
 
 
 def send(
-    connection: Connection, exchange: str, query: int, batch: pa.RecordBatch
+    connection: Connection, exchange: str, query: int, make: Callable[[], pa.RecordBatch]
 ) -> dict[str, Any]:
-    """Upload a batch without the client of ffq_spark, which would compute with its values."""
+    """Upload a batch without the client of ffq_spark, which would compute with its values.
+
+    The batch is no argument, because pytest shows the values of arguments.
+    """
+    batch = make()
     command = Attempt(exchange, query, 0).encode()
 
     def upload() -> dict[str, Any]:
@@ -56,7 +60,11 @@ def send(
         summary: dict[str, Any] = json.loads(answer.to_pybytes())
         return summary
 
-    return connection.call(upload, retry=False)
+    return connection.call(upload)
+
+
+def port_of(server: ServerProcess) -> int:
+    return int(server.url.rpartition(":")[2])
 
 
 def numbers(*changed: tuple[int, int], count: int = ROWS) -> Any:
@@ -119,11 +127,14 @@ WRONG = [
 def test_buffers_that_contradict_their_column_are_refused(
     server: ServerProcess, connection: Connection, make: Callable[[], pa.Array], partitions: int
 ) -> None:
-    values = make()
-    keys = pa.array(np.arange(len(values)))
-    batch = pa.RecordBatch.from_arrays([keys, values], names=["k", "v"])
     name = f"lake/{make.__name__}-{partitions}"
-    step = connection.exchange(name).begin(batch.schema, keys="k", partitions=partitions)
+    schema = pa.schema([("k", pa.int64()), ("v", make().type)])
+    step = connection.exchange(name).begin(schema, keys="k", partitions=partitions)
+
+    def batch() -> pa.RecordBatch:
+        values = make()
+        return pa.record_batch([pa.array(np.arange(len(values))), values], schema)
+
     with pytest.raises(BadRequest, match="not valid Arrow data"):
         send(connection, name, step.query, batch)
     assert server.process.poll() is None
@@ -136,7 +147,7 @@ def test_a_buffer_that_is_too_short_is_refused(
     schema = pa.schema([("k", pa.int64())])
     step = connection.exchange("lake/short").begin(schema, partitions=1)
     narrow = pa.record_batch({"k": pa.array(np.zeros(ROWS, np.int8))})
-    with Caller(connection_port(server)) as caller:
+    with Caller(port_of(server)) as caller:
         status, text = caller.do_put(
             Attempt("lake/short", step.query, 0).encode(),
             [schema.serialize(), narrow.serialize()],
@@ -147,5 +158,17 @@ def test_a_buffer_that_is_too_short_is_refused(
     assert server.process.poll() is None
 
 
-def connection_port(server: ServerProcess) -> int:
-    return int(server.url.rpartition(":")[2])
+def test_bytes_that_are_not_arrow_are_refused(
+    server: ServerProcess, connection: Connection
+) -> None:
+    batch = pa.record_batch({"k": [1, 2]})
+    step = connection.exchange("lake/bytes").begin(batch.schema, partitions=1)
+    with Caller(port_of(server)) as caller:
+        status, text = caller.do_put(
+            Attempt("lake/bytes", step.query, 0).encode(),
+            [batch.schema.serialize(), batch.serialize()],
+            Done(2).encode(),
+            garbled=True,
+        )
+    assert status is grpc.StatusCode.INVALID_ARGUMENT
+    assert "[FFQ_BAD_REQUEST] the upload is not an Arrow stream" in text
