@@ -6,8 +6,9 @@ import threading
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.flight as flight
 import pytest
-from service_scene import PARTITIONS, SCHEMA, begin, rows
+from service_scene import PARTITIONS, SCHEMA, begin, rows, serving
 
 import ffq_spark as ffq
 from ffq_spark.errors import (
@@ -52,6 +53,20 @@ def test_a_commit_names_every_map_task_and_no_other(
         step.put(map_task, [rows(map_task * 10, 10)])
     step.commit(3)
     assert ffq.Exchange(root).info().rows == 30
+
+
+def test_a_number_of_map_tasks_beyond_the_limit_is_refused_at_once(root: str) -> None:
+    """The server is another process, because listing all of these tasks would exhaust it."""
+    with (
+        serving(f"made={root}", "--writable") as server,
+        ffq.connect(server.url, retries=0) as service,
+    ):
+        service.options = flight.FlightCallOptions(timeout=20)
+        step = begin(service)
+        step.put(0, [rows(0, 10)])
+        with pytest.raises(BadOption, match="at most 1000000 map tasks"):
+            step.commit((1 << 63) - 1)
+        assert step.commit(1)["rows"] == 10
 
 
 def test_a_commit_that_is_repeated_or_raced_is_one_step(service: Connection, root: str) -> None:
