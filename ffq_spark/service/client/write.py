@@ -23,6 +23,7 @@ from ffq_spark.errors import (
     Unavailable,
 )
 from ffq_spark.exchange.compute.batch_sizes import resize
+from ffq_spark.exchange.compute.plain_size import plain_size
 from ffq_spark.service.client.channel import Channel
 from ffq_spark.service.client.retries import Retries
 from ffq_spark.service.wire.messages import Attempt, Done
@@ -65,7 +66,8 @@ class RemoteWrite:
         writer, answers = channel.client.do_put(descriptor, self._schema, channel.options)
         try:
             rows = 0
-            for batch in resize(batches, _MESSAGE_BYTES):
+            # The service measures a batch without its dictionaries.
+            for batch in resize(batches, _MESSAGE_BYTES, plain_size):
                 writer.write_batch(batch)
                 rows += batch.num_rows
             writer.write_metadata(Done(rows).encode())

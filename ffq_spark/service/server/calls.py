@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow.flight as flight
 
-from ffq_spark.errors import FfqError
+from ffq_spark.errors import BadRequest, FfqError
 from ffq_spark.service.auth.access import Access
 from ffq_spark.service.server.activity import Activity
 from ffq_spark.service.server.roots import Roots
@@ -21,6 +21,20 @@ ACCESS = "access"
 """The name under which Flight keeps the middleware that authenticates calls."""
 
 _UNEXPECTED = "[FFQ_ERROR] internal error of the service: see the service's log"
+
+
+def refuse_large(request: bytes, limit: int) -> None:
+    """Raise BadRequest for a ticket, descriptor, action or metadata that is too large.
+
+    >>> refuse_large(b"{}", limit=1)
+    Traceback (most recent call last):
+    ffq_spark.errors.BadRequest: [FFQ_BAD_REQUEST] request of 2 bytes exceeds the limit of 1 \
+(option maxRequestBytes). Correct the request; docs/service.md describes every one
+    """
+    if len(request) > limit:
+        raise BadRequest(
+            f"request of {len(request)} bytes exceeds the limit of {limit} (option maxRequestBytes)"
+        )
 
 
 class CallWrapper:

@@ -18,7 +18,7 @@ from ffq_spark.service.auth.tokens import Tokens
 from ffq_spark.service.server.actions import Actions
 from ffq_spark.service.server.activity import Activity
 from ffq_spark.service.server.authentication import Authenticator
-from ffq_spark.service.server.calls import ACCESS, CallWrapper
+from ffq_spark.service.server.calls import ACCESS, CallWrapper, refuse_large
 from ffq_spark.service.server.permissions import Permissions
 from ffq_spark.service.server.prefetch import prefetch_one
 from ffq_spark.service.server.read_plans import Plan, ReadPlanner
@@ -138,12 +138,7 @@ class ExchangeServer(flight.FlightServerBase):  # type: ignore[misc]
             raise BadRequest("the service does not support do_exchange: use do_get or do_put")
 
     def _check_size(self, request: bytes) -> None:
-        limit = self._options.max_request_bytes
-        if len(request) > limit:
-            raise BadRequest(
-                f"request of {len(request)} bytes exceeds the limit of {limit} "
-                "(option maxRequestBytes)"
-            )
+        refuse_large(request, self._options.max_request_bytes)
 
     def _decode_descriptor(self, descriptor: Any) -> Read | Results:
         if descriptor.descriptor_type == flight.DescriptorType.PATH:

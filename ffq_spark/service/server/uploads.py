@@ -10,9 +10,11 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from ffq_spark.errors import BadRequest, CorruptPart
+from ffq_spark.exchange.compute.plain_size import plain_size
 from ffq_spark.exchange.read.decode import validate
 from ffq_spark.options import ServeOptions
 from ffq_spark.service.server.activity import Activity
+from ffq_spark.service.server.calls import refuse_large
 from ffq_spark.service.wire.messages import Done
 
 logger = logging.getLogger("ffq_spark.service")
@@ -31,7 +33,9 @@ class Uploads:
         for chunk in _decoded(reader):
             batch = chunk.data
             if chunk.app_metadata is not None:
-                done = Done.decode(chunk.app_metadata.to_pybytes())
+                metadata = chunk.app_metadata.to_pybytes()
+                refuse_large(metadata, self._options.max_request_bytes)
+                done = Done.decode(metadata)
             if batch is None:
                 continue
             self._check(batch)
@@ -49,17 +53,17 @@ class Uploads:
         """Refuse a batch whose buffers contradict its schema, or that is too large.
 
         Offsets outside a buffer would end the process, or store bytes of its memory. Computing the
-        size of a batch reads offsets, so it comes after the validation.
+        size of a batch reads offsets, so it comes after the validation. A batch may become much
+        larger than its message when the server decodes it for the exchange.
         """
         try:
             validate(batch, "", full=True, any_bytes=False)
         except CorruptPart as error:
             raise BadRequest(error.message) from None
-        limit = self._options.max_upload_bytes
-        if batch.nbytes > limit:
+        size, limit = plain_size(batch), self._options.max_upload_bytes
+        if size > limit:
             raise BadRequest(
-                f"batch of {batch.nbytes} bytes exceeds the limit of {limit} "
-                "(option maxUploadBytes)"
+                f"batch of {size} bytes exceeds the limit of {limit} (option maxUploadBytes)"
             )
 
 

@@ -172,3 +172,60 @@ def test_bytes_that_are_not_arrow_are_refused(
         )
     assert status is grpc.StatusCode.INVALID_ARGUMENT
     assert "[FFQ_BAD_REQUEST] the upload is not an Arrow stream" in text
+
+
+def no_values(kind: pa.DataType) -> pa.Array:
+    """Return 20 million nulls, which take no byte until they have a type."""
+    nulls = pa.nulls(20_000_000)
+    if kind == pa.int64():
+        return nulls
+    return pa.ListArray.from_arrays(pa.array([0, len(nulls)], pa.int32()), nulls)
+
+
+def one_text(kind: pa.DataType) -> pa.Array:
+    """Return 100 times the same text of a MiB."""
+    return pa.DictionaryArray.from_arrays(np.zeros(100, np.int8), ["x" * (1 << 20)])
+
+
+def one_view(kind: pa.DataType) -> pa.Array:
+    text = pa.array(["x" * (1 << 20)], pa.string_view())
+    view, data = text.buffers()[1:]
+    return pa.Array.from_buffers(
+        pa.string_view(), 100, [None, pa.py_buffer(bytes(view) * 100), data]
+    )
+
+
+def test_metadata_that_is_too_large_is_refused(
+    server: ServerProcess, connection: Connection
+) -> None:
+    batch = pa.record_batch({"k": [1, 2]})
+    step = connection.exchange("lake/metadata").begin(batch.schema, partitions=1)
+    messages = [batch.schema.serialize(), batch.serialize()]
+    with Caller(port_of(server)) as caller:
+        command = Attempt("lake/metadata", step.query, 0).encode()
+        status, text = caller.do_put(command, messages, Done(2).encode() + b" " * (1 << 20))
+        assert status is grpc.StatusCode.INVALID_ARGUMENT
+        assert "exceeds the limit of 1048576 (option maxRequestBytes)" in text
+
+
+GROWING = [
+    (no_values, pa.int64()),
+    (no_values, pa.list_(pa.int64())),
+    (one_text, pa.string()),
+    (one_view, pa.string()),
+]
+
+
+@pytest.mark.parametrize(("make", "kind"), GROWING, ids=str)
+def test_batches_that_grow_beyond_the_limit_are_refused(
+    server: ServerProcess,
+    connection: Connection,
+    make: Callable[[pa.DataType], pa.Array],
+    kind: pa.DataType,
+) -> None:
+    """The limit holds for the batch as the server stores it, not for its bytes on the wire."""
+    name = f"lake/{make.__name__}-{kind.id}"
+    step = connection.exchange(name).begin(pa.schema([("v", kind)]), partitions=1)
+    with pytest.raises(BadRequest, match="exceeds the limit of 67108864"):
+        send(connection, name, step.query, lambda: pa.record_batch({"v": make(kind)}))
+    assert server.process.poll() is None
