@@ -81,6 +81,7 @@ VALUES: dict[tuple[str, str], tuple[str, Any, tuple[str, ...]]] = {
     ("serve", "serverCredits"): ("1g", 1 << 30, ("0", "x")),
     ("serve", "maxReaders"): ("8", 8, ("0", "10001", "x")),
     ("serve", "maxWriters"): ("8", 8, ("0", "x")),
+    ("serve", "maxIdle"): ("60", 60, ("0", "x")),
     ("serve", "maxWait"): ("0", 0, ("-1", "x")),
     ("serve", "maxMessageBytes"): ("1m", 1 << 20, ("0", "x")),
     ("serve", "maxUploadBytes"): ("1m", 1 << 20, ("0", "x")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from ffq_spark.errors import BadRequest, Unsupported
@@ -36,6 +37,8 @@ class _Handler(NamedTuple):
     run: Callable[[Access, Any], Any]
     scope: str | None = None
     """The scope that callers need for `exchange` in the body; None if the handler checks."""
+    needs_slot: bool = False
+    """Whether the action counts as an upload."""
 
 
 class Actions:
@@ -53,7 +56,7 @@ class Actions:
             _Handler(GetQueryStatus, self._status),
             _Handler(CancelQuery, self._cancel),
             _Handler(BeginQuery, lambda _, body: writes.begin(body), "write"),
-            _Handler(RegisterMapOutput, self._register, "write"),
+            _Handler(RegisterMapOutput, lambda _, body: writes.register(body), "write", True),
             _Handler(CommitQuery, lambda _, body: writes.commit(body), "write"),
             _Handler(AbortQuery, lambda _, body: writes.abort(body), "write"),
             _Handler(Heartbeat, self._heartbeat, "write"),
@@ -67,15 +70,19 @@ class Actions:
         """Return the names of the actions and what they do."""
         return [(name, (h.body.__doc__ or "").strip()) for name, h in self._handlers.items()]
 
-    def run(self, access: Access, name: str, body: bytes) -> Any:
-        """Run an action for a caller and return its answer."""
+    def run(
+        self, access: Access, name: str, body: bytes, has_gone: Callable[[], bool] = lambda: False
+    ) -> Any:
+        """Run an action for a caller and return its answer; a caller that `has_gone` gets none."""
         handler = self._handlers.get(name)
         if handler is None:
             raise BadRequest(f"unknown action: must be one of {', '.join(self._handlers)}")
         message: Any = handler.body.decode(body or b"{}")
         if handler.scope is not None:
             self._permissions.require(access, handler.scope, message.exchange)
-        return handler.run(access, message)
+        slot = self._activity.writers.slot(has_gone) if handler.needs_slot else nullcontext()
+        with slot:
+            return handler.run(access, message)
 
     def _submit(self, access: Access, body: SubmitQuery) -> Any:
         access.require("write", RESULTS)
@@ -121,10 +128,6 @@ class Actions:
                 "the service has no Spark session: start it with `ffq.serve(…, spark=session)`"
             )
         return self._activity.statements
-
-    def _register(self, access: Access, body: RegisterMapOutput) -> Any:
-        with self._activity.writers.slot():
-            return self._writes.register(body)
 
     def _heartbeat(self, access: Access, body: Heartbeat) -> Any:
         self._writes.renew_lease(body.exchange, body.query)

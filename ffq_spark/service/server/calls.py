@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -51,10 +51,13 @@ class CallWrapper:
             yield context.get_middleware(ACCESS).access
 
     @contextmanager
-    def stream(self) -> Iterator[None]:
-        """Send a stream of rows as one counted call that holds a reader slot."""
-        activity = self._activity
-        with self._reported("stream"), activity.calls.track(), activity.readers.slot():
+    def stream(self, context: Any, end_idle: Callable[[], None]) -> Iterator[None]:
+        """Send a stream of rows as one counted call that holds a reader slot.
+
+        `end_idle` ends the stream if its reader has stopped reading, so that others get its slot.
+        """
+        slot = self._activity.readers.slot(context.is_cancelled, end_idle)
+        with self._reported("stream"), self._activity.calls.track(), slot:
             yield
 
     @contextmanager

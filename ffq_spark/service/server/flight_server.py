@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -22,6 +22,7 @@ from ffq_spark.service.server.calls import ACCESS, CallWrapper, refuse_large
 from ffq_spark.service.server.permissions import Permissions
 from ffq_spark.service.server.prefetch import prefetch_one
 from ffq_spark.service.server.read_plans import Plan, ReadPlanner
+from ffq_spark.service.server.reader_streams import ReaderStream
 from ffq_spark.service.server.remote_writes import RemoteWrites
 from ffq_spark.service.server.roots import Roots
 from ffq_spark.service.server.row_streams import OpenBatches, RowStreams
@@ -107,7 +108,11 @@ class ExchangeServer(flight.FlightServerBase):  # type: ignore[misc]
             self._check_size(ticket.ticket)
             message = decode_one(ticket.ticket, Task, Fetch, Results)
             schema, open_batches = self._open(access, message)
-            return flight.GeneratorStream(schema, self._send(open_batches))
+            stream = ReaderStream(
+                lambda end_idle: self._send(open_batches, context, end_idle),
+                self._options.max_idle,
+            )
+            return flight.GeneratorStream(schema, stream)
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """Write the uploaded rows as one attempt of a map task, and register it."""
@@ -115,8 +120,11 @@ class ExchangeServer(flight.FlightServerBase):  # type: ignore[misc]
             self._check_size(descriptor.command or b"")
             target = Attempt.decode(descriptor.command or b"{}")
             self._permissions.require(access, "write", target.exchange)
-            with self.activity.writers.slot():
-                answer = self._writes.put(target, self._uploads.receive(reader))
+            with (
+                self._uploads.incoming(reader) as messages,
+                self.activity.writers.slot(context.is_cancelled),
+            ):
+                answer = self._writes.put(target, self._uploads.batches(messages))
             writer.write(pa.py_buffer(json.dumps(answer).encode()))
 
     def do_action(self, context: Any, action: Any) -> Iterable[bytes]:
@@ -125,7 +133,8 @@ class ExchangeServer(flight.FlightServerBase):  # type: ignore[misc]
         with self._wrapper.call(f"do_action {name}", context) as access:
             body = action.body.to_pybytes()
             self._check_size(body)
-            return [json.dumps(self._actions.run(access, action.type, body)).encode()]
+            answer = self._actions.run(access, action.type, body, context.is_cancelled)
+            return [json.dumps(answer).encode()]
 
     def list_actions(self, context: Any) -> list[tuple[str, str]]:
         """List the actions with their descriptions."""
@@ -168,9 +177,11 @@ class ExchangeServer(flight.FlightServerBase):  # type: ignore[misc]
         open_rows = self._streams.rows(plan, parts, ticket.skip)
         return plan.schema, lambda: self._planner.detect_stale(ticket, open_rows())
 
-    def _send(self, open_batches: OpenBatches) -> Iterator[pa.RecordBatch]:
+    def _send(
+        self, open_batches: OpenBatches, context: Any, end_idle: Callable[[], None]
+    ) -> Generator[pa.RecordBatch, None, None]:
         """Yield the batches of a stream once it has a reader slot."""
-        with self._wrapper.stream():
+        with self._wrapper.stream(context, end_idle):
             for batch in prefetch_one(open_batches(), self._prefetchers):
                 self.activity.calls.refuse_stopped()
                 self.activity.totals.count_sent(rows=batch.num_rows, size=batch.nbytes)

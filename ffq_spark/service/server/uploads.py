@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+import queue
+import threading
+import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from ffq_spark.errors import BadRequest, CorruptPart
+from ffq_spark.errors import BadRequest, CorruptPart, Unavailable
 from ffq_spark.exchange.compute.plain_size import plain_size
 from ffq_spark.exchange.read.decode import validate
 from ffq_spark.options import ServeOptions
@@ -27,10 +31,26 @@ class Uploads:
         self._options = options
         self._activity = activity
 
-    def receive(self, reader: Any) -> Iterator[pa.RecordBatch]:
+    @contextmanager
+    def incoming(self, reader: Any) -> Iterator[IncomingMessages]:
+        """Receive the messages of an upload while the block runs.
+
+        After an error this waits for the caller, who may neither send nor disconnect for long.
+        """
+        messages = IncomingMessages(reader, self._options.max_idle)
+        try:
+            yield messages
+        except BaseException as error:
+            # The error would keep the rows in memory that the write has buffered.
+            traceback.clear_frames(error.__traceback__)
+            raise
+        finally:
+            messages.close()
+
+    def batches(self, messages: Iterable[Any]) -> Iterator[pa.RecordBatch]:
         """Yield the batches of an upload; raise BadRequest if it was cut off."""
         rows, done = 0, None
-        for chunk in _decoded(reader):
+        for chunk in messages:
             batch = chunk.data
             if chunk.app_metadata is not None:
                 metadata = chunk.app_metadata.to_pybytes()
@@ -67,16 +87,52 @@ class Uploads:
             )
 
 
-def _decoded(reader: Any) -> Iterator[Any]:
-    """Yield the messages of an upload; raise BadRequest for bytes that are not Arrow."""
-    while True:
+class IncomingMessages:
+    """The messages of an upload, each received when it is asked for, by a thread of its own.
+
+    Nothing can interrupt a thread that waits for a message, and the call must not return before it.
+    So the call's own thread runs the write, and ends it when a message takes too long.
+    """
+
+    def __init__(self, reader: Any, idle_seconds: float) -> None:
+        self._reader = reader
+        self._idle_seconds = idle_seconds
+        self._wanted = threading.Semaphore(0)
+        self._received: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._closed = False
+        self._thread = threading.Thread(target=self._receive, name="ffq-upload", daemon=True)
+        self._thread.start()
+
+    def __iter__(self) -> IncomingMessages:
+        return self
+
+    def __next__(self) -> Any:
+        self._wanted.release()
         try:
-            chunk = next(reader)
-        except StopIteration:
-            return
-        except (flight.FlightError, pa.ArrowException, OSError) as error:
+            message = self._received.get(timeout=self._idle_seconds)
+        except queue.Empty:
+            raise Unavailable(
+                f"nothing arrived for {self._idle_seconds} s (option maxIdle): repeat the upload"
+            ) from None
+        if isinstance(message, (flight.FlightError, pa.ArrowException, OSError)):
             # The message of the error may quote bytes of the upload.
-            logger.info("an upload ended: %s", error)
-            kind = type(error).__name__
-            raise BadRequest(f"the upload is not an Arrow stream, or was cut off: {kind}") from None
-        yield chunk
+            logger.info("an upload ended: %s", message)
+            kind = type(message).__name__
+            raise BadRequest(f"the upload is not an Arrow stream, or was cut off: {kind}")
+        if isinstance(message, BaseException):
+            raise message
+        return message
+
+    def close(self) -> None:
+        """Wait until the thread has ended: with the message that it waits for, if it does."""
+        self._closed = True
+        self._wanted.release()
+        self._thread.join()
+
+    def _receive(self) -> None:
+        while self._wanted.acquire() and not self._closed:
+            try:
+                self._received.put(next(self._reader))
+            except BaseException as error:
+                self._received.put(error)
+                return

@@ -16,7 +16,9 @@ from ffq_spark.service.server.activity import Activity
 from ffq_spark.service.server.calls import CallWrapper
 from ffq_spark.service.server.roots import Roots
 
-CONTEXT = SimpleNamespace(get_middleware=lambda _: SimpleNamespace(access=UNRESTRICTED))
+CONTEXT = SimpleNamespace(
+    get_middleware=lambda _: SimpleNamespace(access=UNRESTRICTED), is_cancelled=lambda: False
+)
 
 
 @pytest.fixture
@@ -62,7 +64,7 @@ def test_a_stream_holds_the_slot_of_a_reader_until_it_is_closed(
     wrapper: CallWrapper, activity: Activity
 ) -> None:
     def numbers() -> Any:
-        with wrapper.stream():
+        with wrapper.stream(CONTEXT, lambda: None):
             yield from range(3)
 
     reader = numbers()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,10 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
-from service_scene import Caller, ServerProcess, serving
+from service_scene import Caller, ServerProcess, serving, until
 
 import ffq_spark as ffq
-from ffq_spark.errors import BadRequest
+from ffq_spark.errors import BadRequest, ExchangeMismatch, Unavailable
+from ffq_spark.exchange.write import attempt_writer
+from ffq_spark.exchange.write.buffer import PartitionBuffer
 from ffq_spark.service.client.connection import Connection
 from ffq_spark.service.wire.messages import Attempt, Done
 
@@ -229,3 +233,49 @@ def test_batches_that_grow_beyond_the_limit_are_refused(
     with pytest.raises(BadRequest, match="exceeds the limit of 67108864"):
         send(connection, name, step.query, lambda: pa.record_batch({"v": make(kind)}))
     assert server.process.poll() is None
+
+
+def test_an_upload_that_sends_nothing_loses_its_slot_and_its_lease(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    buffers: list[Any] = []
+
+    def make_buffer(job: Any) -> PartitionBuffer:
+        buffer = PartitionBuffer(job)
+        buffers.append(weakref.ref(buffer))
+        return buffer
+
+    monkeypatch.setattr(attempt_writer, "PartitionBuffer", make_buffer)
+    options = {"port": 0, "writable": True, "max_writers": 1, "max_wait": 30, "drain_seconds": 0}
+    batch = pa.record_batch({"k": [1, 2]})
+    exchange = ffq.Exchange(root)
+    with ffq.serve({"x": root}, max_idle=1, lease_seconds=1, **options) as service:
+        connection = ffq.connect(service.url, retries=0)
+        idle, other = (connection.exchange("x").begin(batch.schema) for _ in range(2))
+        descriptor = flight.FlightDescriptor.for_command(Attempt("x", idle.query, 0).encode())
+        writer, _ = connection.client.do_put(descriptor, batch.schema)
+        writer.write_batch(batch)
+        until(lambda: connection.health()["writers"] == 1)
+        # The other upload waits until the server gives the idle one up.
+        assert other.put(0, [batch])["rows"] == 2
+        assert other.commit(1)["rows"] == 2
+        until(lambda: exchange.gc(ttl=0).fenced == [idle.query])
+        gc.collect()
+        assert buffers[0]() is None
+        with pytest.raises(Unavailable, match=r"nothing arrived for 1 s \(option maxIdle\)"):
+            connection.call(lambda: (writer.write_batch(batch), writer.close()))
+        assert connection.health()["calls"] == 1
+
+
+def test_an_upload_that_is_refused_ends_at_once(root: str) -> None:
+    """The server does not wait for the next message of a caller who may send none."""
+    batch = pa.record_batch({"k": [1, 2]})
+    with ffq.serve({"x": root}, port=0, writable=True, drain_seconds=0) as service:
+        connection = ffq.connect(service.url, retries=0)
+        step = connection.exchange("x").begin(pa.schema([("other", pa.int64())]))
+        descriptor = flight.FlightDescriptor.for_command(Attempt("x", step.query, 0).encode())
+        writer, _ = connection.client.do_put(descriptor, batch.schema)
+        writer.write_batch(batch)
+        until(lambda: service.server.activity.totals.calls["do_put", "FFQ_EXCHANGE_MISMATCH"])
+        with pytest.raises(ExchangeMismatch):
+            connection.call(writer.close)
