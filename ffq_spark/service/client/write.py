@@ -92,7 +92,10 @@ class RemoteWrite:
         return self._action("RegisterMapOutput", map_task=map_task, attempt=attempt)
 
     def heartbeat(self) -> None:
-        """Renew the lease of this write; needed if it uploads nothing for minutes."""
+        """Renew the lease of this write; needed if it uploads nothing for minutes.
+
+        Raises QueryEnded or Canceled if the write has ended.
+        """
         self._action("Heartbeat")
 
     def commit(self, map_tasks: int) -> dict[str, Any]:

@@ -49,7 +49,6 @@ class Actions:
     ) -> None:
         self._roots = roots
         self._permissions = permissions
-        self._writes = writes
         self._activity = activity
         handlers: tuple[_Handler, ...] = (
             _Handler(SubmitQuery, self._submit),
@@ -59,7 +58,7 @@ class Actions:
             _Handler(RegisterMapOutput, lambda _, body: writes.register(body), "write", True),
             _Handler(CommitQuery, lambda _, body: writes.commit(body), "write"),
             _Handler(AbortQuery, lambda _, body: writes.abort(body), "write"),
-            _Handler(Heartbeat, self._heartbeat, "write"),
+            _Handler(Heartbeat, lambda _, body: writes.heartbeat(body), "write"),
             _Handler(Check, self._check, "read"),
             _Handler(Health, lambda _, body: activity.health()),
         )
@@ -128,10 +127,6 @@ class Actions:
                 "the service has no Spark session: start it with `ffq.serve(…, spark=session)`"
             )
         return self._activity.statements
-
-    def _heartbeat(self, access: Access, body: Heartbeat) -> Any:
-        self._writes.renew_lease(body.exchange, body.query)
-        return {"accepted": True}
 
     def _check(self, access: Access, body: Check) -> Any:
         inactive = inactive_queries(self._roots.store(body.exchange))

@@ -15,7 +15,13 @@ from ffq_spark.exchange.write.shared_write import SharedWrite
 from ffq_spark.format import manifest
 from ffq_spark.options import ServeOptions
 from ffq_spark.service.server.roots import Roots
-from ffq_spark.service.wire.actions import AbortQuery, BeginQuery, CommitQuery, RegisterMapOutput
+from ffq_spark.service.wire.actions import (
+    AbortQuery,
+    BeginQuery,
+    CommitQuery,
+    Heartbeat,
+    RegisterMapOutput,
+)
 from ffq_spark.service.wire.messages import Attempt
 
 logger = logging.getLogger("ffq_spark.service")
@@ -91,9 +97,10 @@ class RemoteWrites:
         outcome = self._open(body.exchange, body.query).abort(body.reason)
         return {"outcome": outcome.outcome.value, "message": outcome.message}
 
-    def renew_lease(self, exchange: str, query: int) -> None:
-        """Renew the lease of a write."""
-        self._open(exchange, query).renew_lease()
+    def heartbeat(self, body: Heartbeat) -> dict[str, Any]:
+        """Renew the lease of a write that has not ended."""
+        self._open(body.exchange, body.query).heartbeat()
+        return {"accepted": True}
 
     def _open(self, exchange: str, query: int) -> SharedWrite:
         self._require_writable()

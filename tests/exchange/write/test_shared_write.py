@@ -16,7 +16,11 @@ from ffq_spark.errors import (
     QueryNotFound,
     ReplayMismatch,
 )
+from ffq_spark.exchange.ledger import leases
 from ffq_spark.exchange.ledger.cancel import request_cancel
+from ffq_spark.exchange.ledger.sealing import AttemptOutput
+from ffq_spark.exchange.write import map_outputs
+from ffq_spark.exchange.write.attempt_writer import write_attempt
 from ffq_spark.exchange.write.shared_write import SharedWrite
 from ffq_spark.format import paths
 from ffq_spark.format.records import Outcome
@@ -89,6 +93,37 @@ def test_a_lease_lasts_until_the_commit(store: Store) -> None:
     write.put(0, [batch(0)])
     assert len(store.list(paths.LEASES)) == 1
     write.commit(1)
+    assert store.list(paths.LEASES) == []
+
+
+def test_a_heartbeat_renews_the_lease_of_a_query_that_runs(store: Store) -> None:
+    write = SharedWrite.begin(store, SCHEMA, GIVEN, lease_seconds=60)
+    leases.release(store, write._record.initiator)
+    write.heartbeat()
+    assert len(store.list(paths.LEASES)) == 1
+    request_cancel(store, write.query, "too slow")
+    with pytest.raises(Canceled, match="too slow"):
+        write.heartbeat()
+    leases.release(store, write._record.initiator)
+    with pytest.raises(QueryEnded, match="CANCELED"):
+        write.heartbeat()
+    assert store.list(paths.LEASES) == []
+
+
+def test_a_query_that_ends_during_an_examination_registers_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = SharedWrite.begin(store, SCHEMA, GIVEN, lease_seconds=60)
+    output = write_attempt(store, write._job, 0, 1, [batch(0)])
+
+    def examine(*arguments: object) -> AttemptOutput:
+        write.abort("meanwhile")
+        return output
+
+    monkeypatch.setattr(map_outputs, "examine", examine)
+    with pytest.raises(QueryEnded, match="ABORTED"):
+        write.register(0, 1)
+    assert map_outputs.read_output(store, output.id) is None
     assert store.list(paths.LEASES) == []
 
 
