@@ -115,8 +115,10 @@ class Actions:
         self._permissions.require(access, "cancel", body.exchange)
         store = self._roots.store(body.exchange)
         record = request_cancel(store, body.query, body.reason, who=access.name)
-        # The first request wins. It may be of another caller, with a reason only readers may see.
-        is_visible = access.name == record.who or access.allows("read", body.exchange)
+        # The first request wins. It may be of another caller, with a reason that only readers and
+        # producers may see: a producer must know why its write has ended.
+        may_see = any(access.allows(scope, body.exchange) for scope in ("read", "write"))
+        is_visible = access.name == record.who or may_see
         who, message = (record.who, record.message) if is_visible else (None, "")
         return {"query": record.query, "who": who, "message": message}
 
