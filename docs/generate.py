@@ -95,6 +95,9 @@ only where it says `never`.
 A write whose rows are `pending` or `visible` succeeds in Spark, with a warning in the log: a job
 that failed would be run again. A commit asks storage that fails a few times before it gives up.
 
+Errors without a code of the table below are of class `FfqError`, and their rows are `unknown`: a
+service may fail in a way that nobody expected, or send the code of a newer version.
+
 ## All codes
 
 | code | class | rows | meaning | what to do |
@@ -118,7 +121,7 @@ def rows_lines() -> Iterator[str]:
         errors.Rows.NEVER: "They are not visible and never will be. The write may be run again.",
         errors.Rows.PENDING: "They are committed; the next read or write shows them.",
         errors.Rows.VISIBLE: "They are visible.",
-        errors.Rows.UNKNOWN: "Storage did not answer whether they are committed. Ask "
+        errors.Rows.UNKNOWN: "Nobody answered whether they are committed. Ask "
         "`ffq-spark status ROOT QUERY` before you run the write again.",
     }
     return (f"| `{rows.value}` | {meanings[rows]} |\n" for rows in errors.Rows)

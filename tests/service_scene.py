@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -150,7 +150,7 @@ class Caller:
 
     def do_get(self, ticket: bytes) -> tuple[grpc.StatusCode, str, bytes]:
         """Call DoGet and return its status, message and rich status."""
-        request = b"\x0a" + _length(len(ticket)) + ticket
+        request = _field(1, ticket)
         call = self._channel.unary_stream("/arrow.flight.protocol.FlightService/DoGet")
         try:
             for _ in call(request):
@@ -159,6 +159,39 @@ class Caller:
             details = dict(error.trailing_metadata()).get("grpc-status-details-bin", b"")
             return error.code(), error.details(), details
         return grpc.StatusCode.OK, "", b""
+
+    def do_put(
+        self,
+        command: bytes,
+        messages: Sequence[pa.Buffer],
+        metadata: bytes,
+        *,
+        garbled: bool = False,
+    ) -> tuple[grpc.StatusCode, str]:
+        """Call DoPut with encapsulated IPC messages; return its status and message.
+
+        With `garbled`, the header of the last message is replaced by other bytes.
+        """
+        descriptor = _field(1, b"\x08\x02" + _field(2, command))
+        parts = [pa.ipc.read_message(message) for message in messages]
+        headers = [part.metadata.to_pybytes() for part in parts]
+        if garbled:
+            headers[-1] = b"\xff" * len(headers[-1])
+        bodies = [b"" if part.body is None else part.body.to_pybytes() for part in parts]
+        requests = [_field(2, h) + _field(1000, b) for h, b in zip(headers, bodies, strict=True)]
+        requests = [descriptor + requests[0], *requests[1:], _field(3, metadata)]
+        call = self._channel.stream_stream("/arrow.flight.protocol.FlightService/DoPut")
+        try:
+            for _ in call(iter(requests)):
+                pass
+        except grpc.RpcError as error:
+            return error.code(), error.details()
+        return grpc.StatusCode.OK, ""
+
+
+def _field(number: int, value: bytes) -> bytes:
+    """Encode a field of a protobuf message."""
+    return _length(number << 3 | 2) + _length(len(value)) + value
 
 
 def _length(number: int) -> bytes:

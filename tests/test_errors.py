@@ -118,6 +118,8 @@ def test_only_errors_behind_the_outcome_say_that_rows_may_count() -> None:
         "CommittedUnconfirmed": Rows.PENDING,
         "DuplicateBatch": Rows.VISIBLE,
     }
+    # A service may send a code that this version does not know.
+    assert FfqError.rows is Rows.UNKNOWN
 
 
 @pytest.mark.parametrize("kind", LEAVES, ids=lambda kind: kind.__name__)

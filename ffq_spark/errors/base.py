@@ -26,7 +26,7 @@ class Rows(Enum):
     VISIBLE = "visible"
     """The rows are visible: do not run the write again."""
     UNKNOWN = "unknown"
-    """Storage did not answer whether the rows are committed: check before another run."""
+    """Nobody answered whether the rows are committed: check before another run."""
 
 
 class FfqError(Exception):
@@ -42,7 +42,7 @@ class FfqError(Exception):
 
     An error may bring a remedy of its own where that of its class does not fit.
     """
-    rows: ClassVar[Rows] = Rows.NEVER
+    rows: ClassVar[Rows] = Rows.UNKNOWN
 
     def __init__(
         self,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from ffq_spark.errors.base import ErrorClass, FfqError
+from ffq_spark.errors.base import ErrorClass, FfqError, Rows
 
 
 class FfqConfigError(FfqError, ValueError):
     """Options or arguments that are not valid."""
 
     error_class = ErrorClass.CONFIG
+    rows = Rows.NEVER
 
 
 class BadOption(FfqConfigError):

@@ -9,6 +9,7 @@ class FfqExecutionError(FfqError, RuntimeError):
     """Work that started and must not be completed."""
 
     error_class = ErrorClass.EXECUTION
+    rows = Rows.NEVER
 
 
 class Canceled(FfqExecutionError):

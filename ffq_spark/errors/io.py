@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from ffq_spark.errors.base import ErrorClass, FfqError
+from ffq_spark.errors.base import ErrorClass, FfqError, Rows
 
 
 class FfqIoError(FfqError, OSError):
     """A storage failure, or bytes that differ from what was written."""
 
     error_class = ErrorClass.IO
+    rows = Rows.NEVER
 
 
 class CorruptPart(FfqIoError):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from ffq_spark.errors.base import ErrorClass, FfqError
+from ffq_spark.errors.base import ErrorClass, FfqError, Rows
 
 
 class FfqPlanningError(FfqError, LookupError):
     """A request that does not fit what storage holds."""
 
     error_class = ErrorClass.PLANNING
+    rows = Rows.NEVER
 
 
 class ExchangeMismatch(FfqPlanningError):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from ffq_spark.errors.base import ErrorClass, FfqError
+from ffq_spark.errors.base import ErrorClass, FfqError, Rows
 
 
 class FfqUnsupportedError(FfqError, NotImplementedError):
     """A request that the store, the exchange's format or this version does not support."""
 
     error_class = ErrorClass.UNSUPPORTED
+    rows = Rows.NEVER
 
 
 class StoreUnsafe(FfqUnsupportedError):

@@ -72,7 +72,8 @@ def one_of(*choices: str) -> Callable[[str], str]:
 
 def partition_set(value: str) -> frozenset[int]:
     """Parse a set of reduce partitions: `3`, `0-7,12`."""
-    partitions: set[int] = set()
+    # One bit for each partition: a long list may repeat the same ranges.
+    chosen = 0
     for item in value.split(","):
         match = _RANGE.fullmatch(item.strip())
         if not match:
@@ -81,8 +82,8 @@ def partition_set(value: str) -> frozenset[int]:
         if last < first or last > MAX_PARTITIONS:
             message = f"{item.strip()} must be an ascending range up to {MAX_PARTITIONS}"
             raise ValueError(message)
-        partitions.update(range(first, last + 1))
-    return frozenset(partitions)
+        chosen |= (1 << (last + 1)) - (1 << first)
+    return frozenset(n for n in range(chosen.bit_length()) if chosen >> n & 1)
 
 
 def attempt(value: str) -> str:

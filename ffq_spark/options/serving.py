@@ -97,6 +97,13 @@ class ServeOptions(Options):
         60,
         "Seconds that a reader or writer waits before the server asks it to try again later.",
     )
+    max_idle: int = option(
+        "maxIdle",
+        number(1, 86_400),
+        300,
+        "Seconds that an upload waits for its next message before the server ends it. A reader "
+        "that has not read for that long loses its slot to one that waits.",
+    )
     max_message_bytes: int = option(
         "maxMessageBytes",
         size,
@@ -108,7 +115,8 @@ class ServeOptions(Options):
         "maxUploadBytes",
         size,
         64 * MIB,
-        "The maximum size of a batch that the server accepts.",
+        "The maximum size of a batch that the server accepts. Its dictionaries count as plain "
+        "columns, and each row as at least 8 bytes.",
         shown="64MiB",
     )
     max_request_bytes: int = option(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeAlias
 
 import pyarrow as pa
 
 ROW_OVERHEAD = 8
 """Bytes that sorting or arranging a batch needs for each row, besides the row itself."""
+
+Size: TypeAlias = Callable[[pa.RecordBatch], int]
+"""A function that returns the size of a batch in bytes."""
 
 
 def batch_cost(batch: pa.RecordBatch) -> int:
@@ -17,6 +21,11 @@ def batch_cost(batch: pa.RecordBatch) -> int:
     32
     """
     return int(batch.nbytes + batch.num_rows * ROW_OVERHEAD)
+
+
+def buffer_bytes(batch: pa.RecordBatch) -> int:
+    """Return the bytes of a batch's buffers."""
+    return int(batch.nbytes)
 
 
 def split_evenly(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
@@ -38,7 +47,9 @@ def split_evenly(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, rows)
 
 
-def split_within(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
+def split_within(
+    batch: pa.RecordBatch, limit: int, size: Size = buffer_bytes
+) -> Iterator[pa.RecordBatch]:
     """Slice a batch into pieces of at most `limit` bytes, or of one row; skip an empty batch.
 
     For messages and reads, whose limit bounds memory: the batch is halved until every piece fits,
@@ -50,15 +61,17 @@ def split_within(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
     [1, 1, 2]
     """
     half = batch.num_rows // 2
-    if not half or batch.nbytes <= limit:
+    if not half or size(batch) <= limit:
         if batch.num_rows:
             yield batch
         return
-    yield from split_within(batch.slice(0, half), limit)
-    yield from split_within(batch.slice(half), limit)
+    yield from split_within(batch.slice(0, half), limit, size)
+    yield from split_within(batch.slice(half), limit, size)
 
 
-def join_small(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+def join_small(
+    batches: Iterable[pa.RecordBatch], limit: int, size: Size = buffer_bytes
+) -> Iterator[pa.RecordBatch]:
     """Concatenate neighbouring batches as long as they have at most `limit` bytes together.
 
     >>> one = pa.record_batch({"a": [1]})
@@ -66,26 +79,29 @@ def join_small(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.Rec
     [2, 1]
     """
     held: list[pa.RecordBatch] = []
-    size = 0
+    total = 0
     for batch in batches:
-        if held and size + batch.nbytes > limit:
+        own = size(batch)
+        if held and total + own > limit:
             yield concat(held)
-            held, size = [], 0
+            held, total = [], 0
         held.append(batch)
-        size += batch.nbytes
+        total += own
     if held:
         yield concat(held)
 
 
-def resize(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+def resize(
+    batches: Iterable[pa.RecordBatch], limit: int, size: Size = buffer_bytes
+) -> Iterator[pa.RecordBatch]:
     """Join small batches and split large ones, so that each has up to `limit` bytes or one row.
 
     >>> batch = pa.record_batch({"a": list(range(8))})
     >>> [b.num_rows for b in resize([batch.slice(0, 1), batch.slice(1, 1), batch], 32)]
     [2, 4, 4]
     """
-    for batch in join_small(batches, limit):
-        yield from split_within(batch, limit)
+    for batch in join_small(batches, limit, size):
+        yield from split_within(batch, limit, size)
 
 
 def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

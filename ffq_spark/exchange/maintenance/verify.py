@@ -14,7 +14,7 @@ from ffq_spark.exchange.attempts.stored import read_index
 from ffq_spark.exchange.compute.row_partitions import check_placed
 from ffq_spark.exchange.compute.sorting import check_sorted
 from ffq_spark.exchange.read.column_ranges import check_directory
-from ffq_spark.exchange.read.decode import decode_part
+from ffq_spark.exchange.read.decode import decode_part, validated
 from ffq_spark.exchange.read.fetch import fetch_part
 from ffq_spark.exchange.read.part import Part, list_parts
 from ffq_spark.exchange.scan.snapshot import READ_SCHEMA, Snapshot
@@ -100,12 +100,15 @@ def _recorded_in(findings: list[Finding], kind: type[FfqError] = FfqError) -> It
 
 
 def _check_part(snapshot: Snapshot, part: Part, order: Sequence[str]) -> None:
-    """Raise the first error in a part's bytes, column directory, batches, order and placement."""
+    """Raise the first error in a part's bytes, column directory, batches, order and placement.
+
+    A checksum proves that the bytes are those that were committed, not that they are valid.
+    """
     exchange = snapshot.exchange
     path = snapshot.store.url(part.file)
     data = fetch_part(snapshot.store, part)
     check_directory(exchange.schema, part, data, path)
-    batches = decode_part(Decoder(exchange.schema), part, data, path)
+    batches = validated(decode_part(Decoder(exchange.schema), part, data, path), path, full=True)
     for batch in check_sorted(batches, order, path):
         check_placed(exchange, batch, part.reduce, path)
 

@@ -27,7 +27,7 @@ from ffq_spark.exchange.read.checked_pieces import (
     PartBytes,
     check_part,
 )
-from ffq_spark.exchange.read.decode import check_counts, decode_part, validate
+from ffq_spark.exchange.read.decode import check_counts, decode_part, validate, validated
 from ffq_spark.exchange.read.fetch import fetch_parts
 from ffq_spark.exchange.read.part import Part, list_parts
 from ffq_spark.exchange.read.part_streams import Stream, split_streams
@@ -153,7 +153,7 @@ def _spilled_columns(
         for column in decoder.columns():
             with limits.loading:
                 starts.append(file.tell())
-                file.write_stream(_validated(column.batches(stream.data, path), path, full=full))
+                file.write_stream(validated(column.batches(stream.data, path), path, full=full))
                 if stream.spilled:
                     stream.spilled.forget()
 
@@ -164,14 +164,6 @@ def _spilled_columns(
     schema = pa.schema([column.schema.field(0) for column in columns])
     arrays = [column.column(0) for column in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=schema), place
-
-
-def _validated(
-    batches: Iterator[pa.RecordBatch], path: str, *, full: bool
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        validate(batch, path, full=full)
-        yield batch
 
 
 def _copied(batch: pa.RecordBatch, place: Spilled) -> pa.RecordBatch:

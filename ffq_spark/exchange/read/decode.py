@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
@@ -53,3 +53,12 @@ def validate(batch: pa.RecordBatch, path: str, *, full: bool, any_bytes: bool = 
             (column if kind == column.type else column.view(kind)).validate(full=True)
     except pa.ArrowException as error:
         raise CorruptPart(f"not valid Arrow data: {error}", path=path) from error
+
+
+def validated(
+    batches: Iterable[pa.RecordBatch], path: str, *, full: bool
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches after validating each of them."""
+    for batch in batches:
+        validate(batch, path, full=full)
+        yield batch

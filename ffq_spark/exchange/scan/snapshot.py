@@ -40,7 +40,8 @@ READ_SCHEMA = PARTS_SCHEMA.append(ENDS_FILE)
 """The columns of the parts that a read plans with."""
 
 _FROM_NEWEST = ("", "latest", "all")
-_STEPS = re.compile(r"([0-9]+)(?:\.\.([0-9]+))?")
+# Numbers of steps have at most 63 bits.
+_STEPS = re.compile(r"([0-9]{1,18})(?:\.\.([0-9]{1,18}))?")
 
 
 @dataclass(frozen=True)
@@ -181,7 +182,11 @@ def take_snapshot(store: Store, options: ReadOptions, newest: int | None = None)
     if options.as_of_step is not None:
         return Snapshot(store, exchange, log.visible(options.as_of_step))
     if steps not in _FROM_NEWEST:
-        return Snapshot(store, exchange, log.read_many(_numbers(steps)))
+        numbers = _numbers(steps)
+        if len(numbers) > 1:
+            # The log has no gap: if it has the last step, it has them all.
+            log.read(numbers[-1])
+        return Snapshot(store, exchange, log.read_many(numbers))
     newest = log.last_number() if newest is None else newest
     chosen: Sequence[StepRecord] = ()
     if newest and not steps:

@@ -108,6 +108,9 @@ def registered_outputs(store: Store, job: WriteJob, map_tasks: int) -> list[Atte
 
     Raises BadCommit if one is missing, or if a map task beyond them has an output.
     """
+    if map_tasks > MAX_MAP_TASKS:
+        message = f"a query has at most {MAX_MAP_TASKS} map tasks, not {map_tasks}"
+        raise BadOption(message, option="map_tasks")
     query, stage = job.query.query, job.query.stage
     ids = list(stored.stored_attempts(store, query, stage))
     files = store.read_many([id.output for id in ids])
@@ -117,11 +120,12 @@ def registered_outputs(store: Store, job: WriteJob, map_tasks: int) -> list[Atte
         for id, data in zip(ids, files, strict=True)
         if data is not None
     }
-    missing = [task for task in range(map_tasks) if task not in outputs]
-    if missing:
-        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+    missing = map_tasks - sum(task < map_tasks for task in outputs)
+    if missing > 0:
+        first = next(task for task in range(map_tasks) if task not in outputs)
+        more = f" and {missing - 1} more" if missing > 1 else ""
         raise BadCommit(
-            f"map task {missing[0]}{more} of {map_tasks} has no registered output",
+            f"map task {first}{more} of {map_tasks} has no registered output",
             remedy="Upload or register it, then repeat the commit",
         )
     beyond = [task for task in outputs if task >= map_tasks]

@@ -146,9 +146,15 @@ class SharedWrite:
             self.renew_lease()
             with self._lease_kept():
                 output = map_outputs.examine(self._store, self._job, id)
+            self._refuse_ended()
             map_outputs.register(self._store, output)
         self.renew_lease()
         return output
+
+    def heartbeat(self) -> None:
+        """Renew the lease; raise QueryEnded or Canceled if the query has ended, and needs none."""
+        self._refuse_ended()
+        self.renew_lease()
 
     def renew_lease(self) -> None:
         """Renew the lease of the query, if it has one."""

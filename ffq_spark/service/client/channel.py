@@ -42,19 +42,23 @@ class Channel:
         batches = (batch for ticket in tickets for batch in self.stream(ticket))
         return pa.RecordBatchReader.from_batches(info.schema, batches)
 
-    def action(self, name: str, body: Mapping[str, Any], *, retry: bool = True) -> Any:
-        """Run an action and return its answer; without `retry` it is sent at most once."""
+    def action(self, name: str, body: Mapping[str, Any], *, retries: Retries | None = None) -> Any:
+        """Run an action and return its answer; `retries` counts the tries without an answer."""
         action = flight.Action(name, json.dumps(body).encode())
 
         def send() -> Any:
             (result,) = self.client.do_action(action, self.options)
             return json.loads(result.body.to_pybytes())
 
-        return self.call(send, retry=retry)
+        return self.call(send, retries=retries)
 
-    def call(self, send: Callable[[], Answer], *, retry: bool = True) -> Answer:
+    def retries(self) -> Retries:
+        """Return a new count of tries, up to the number for this channel."""
+        return Retries(self._retries)
+
+    def call(self, send: Callable[[], Answer], *, retries: Retries | None = None) -> Answer:
         """Return the answer to a call, or raise the service's error; retry lost connections."""
-        retries = Retries(self._retries if retry else 0)
+        retries = retries or self.retries()
         while True:
             try:
                 return send()
@@ -63,7 +67,7 @@ class Channel:
 
     def stream(self, ticket: bytes) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a ticket; after a lost connection, resume with the next row."""
-        retries, rows = Retries(self._retries), 0
+        retries, rows = self.retries(), 0
         while True:
             remaining = flight.Ticket(_skip_received(ticket, rows))
             try:

@@ -10,6 +10,7 @@ import pyarrow.flight as flight
 from ffq_spark.errors import BadOption
 from ffq_spark.service.client.channel import Channel
 from ffq_spark.service.client.exchange import RemoteExchange
+from ffq_spark.service.client.retries import Retries
 from ffq_spark.service.client.statement import RemoteStatement
 from ffq_spark.store.credentials import address_holds_credentials
 
@@ -89,7 +90,7 @@ class Connection(Channel):
         """Submit a statement to the service's Spark, as SQL text or as the name of a view."""
         arguments = {"sql": sql, "view": view}
         body = {name: value for name, value in arguments.items() if value is not None}
-        return RemoteStatement(self, self.action("SubmitQuery", body, retry=False)["query"])
+        return RemoteStatement(self, self.action("SubmitQuery", body, retries=Retries(0))["query"])
 
     def query(self, number: int) -> RemoteStatement:
         """Return a statement that was submitted before, by its number."""

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from ffq_spark.service.client.channel import Channel
+from ffq_spark.service.client.retries import Retries
 from ffq_spark.service.client.write import RemoteWrite
 from ffq_spark.service.wire.messages import Fetch, Read
 
@@ -99,16 +100,18 @@ class RemoteExchange:
         """
         answer = self._action(
             "BeginQuery",
-            retry=False,
+            retries=Retries(0),
             schema=base64.b64encode(schema.serialize()).decode(),
             mode=mode,
             options={name: _option_text(value) for name, value in options.items()},
         )
         return RemoteWrite(self._channel, self.name, answer["query"], schema)
 
-    def _action(self, name: str, *, retry: bool = True, **arguments: Any) -> dict[str, Any]:
+    def _action(
+        self, name: str, *, retries: Retries | None = None, **arguments: Any
+    ) -> dict[str, Any]:
         body = {"exchange": self.name, **arguments}
-        answer: dict[str, Any] = self._channel.action(name, body, retry=retry)
+        answer: dict[str, Any] = self._channel.action(name, body, retries=retries)
         return answer
 
 

@@ -20,21 +20,21 @@ class Retries:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._failures = 0
+        self.failures = 0
 
     def reset(self) -> None:
         """Forget past failures: the call has made progress."""
-        self._failures = 0
+        self.failures = 0
 
     def wait_after(self, error: Exception) -> None:
         """Wait before the next try; raise at the limit, and for errors of the service itself."""
         service_error = from_flight(error)
         if service_error is not None and not isinstance(service_error, Unavailable):
             raise service_error from None
-        if self._failures >= self._limit:
+        if self.failures >= self._limit:
             raise (service_error or Unavailable(_first_line(error))) from error
-        time.sleep(min(0.05 * 2**self._failures, _MAX_WAIT_SECONDS))
-        self._failures += 1
+        time.sleep(min(0.05 * 2**self.failures, _MAX_WAIT_SECONDS))
+        self.failures += 1
 
 
 def _first_line(error: Exception) -> str:

@@ -10,12 +10,27 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from ffq_spark.errors import CommitUnknown, ExchangeMismatch, Unavailable
+from ffq_spark.errors import (
+    Canceled,
+    CommitUnknown,
+    ExchangeMismatch,
+    Fenced,
+    FfqError,
+    Lost,
+    QueryEnded,
+    ReplayMismatch,
+    Rows,
+    Unavailable,
+)
 from ffq_spark.exchange.compute.batch_sizes import resize
+from ffq_spark.exchange.compute.plain_size import plain_size
 from ffq_spark.service.client.channel import Channel
+from ffq_spark.service.client.retries import Retries
 from ffq_spark.service.wire.messages import Attempt, Done
 
 _MESSAGE_BYTES = 4 << 20
+# Errors that say how a query has ended, whichever call ended it.
+_ENDS = (Canceled, Fenced, Lost, QueryEnded, ReplayMismatch)
 
 
 class RemoteWrite:
@@ -39,7 +54,7 @@ class RemoteWrite:
         rows = batches.to_batches() if isinstance(batches, pa.Table) else batches
         source = _SourceBatches(rows, self._schema)
         try:
-            return self._channel.call(lambda: self._upload(descriptor, source), retry=False)
+            return self._channel.call(lambda: self._upload(descriptor, source), retries=Retries(0))
         except Exception:
             # The caller's own error caused whatever the service or the channel raised after it.
             if source.error is not None:
@@ -51,7 +66,8 @@ class RemoteWrite:
         writer, answers = channel.client.do_put(descriptor, self._schema, channel.options)
         try:
             rows = 0
-            for batch in resize(batches, _MESSAGE_BYTES):
+            # The service measures a batch without its dictionaries.
+            for batch in resize(batches, _MESSAGE_BYTES, plain_size):
                 writer.write_batch(batch)
                 rows += batch.num_rows
             writer.write_metadata(Done(rows).encode())
@@ -76,25 +92,48 @@ class RemoteWrite:
         return self._action("RegisterMapOutput", map_task=map_task, attempt=attempt)
 
     def heartbeat(self) -> None:
-        """Renew the lease of this write; needed if it uploads nothing for minutes."""
+        """Renew the lease of this write; needed if it uploads nothing for minutes.
+
+        Raises QueryEnded or Canceled if the write has ended.
+        """
         self._action("Heartbeat")
 
     def commit(self, map_tasks: int) -> dict[str, Any]:
         """Commit the rows of all map tasks as one step. A commit may be repeated."""
+        retries = self._channel.retries()
         try:
-            return self._action("CommitQuery", map_tasks=map_tasks)
-        except Unavailable as error:
-            # The service may have committed, and its answer been lost.
+            return self._action("CommitQuery", retries=retries, map_tasks=map_tasks)
+        except FfqError as error:
+            if _is_certain(error, after_loss=retries.failures > 0):
+                raise
             raise CommitUnknown(f"query {self.query}: {error.message}") from error
 
     def abort(self, reason: str = "aborted by its producer") -> dict[str, Any]:
         """Abort the write; none of its rows become visible."""
         return self._action("AbortQuery", reason=reason)
 
-    def _action(self, name: str, **arguments: Any) -> dict[str, Any]:
+    def _action(
+        self, name: str, *, retries: Retries | None = None, **arguments: Any
+    ) -> dict[str, Any]:
         body = {"exchange": self._exchange, "query": self.query, **arguments}
-        answer: dict[str, Any] = self._channel.action(name, body)
+        answer: dict[str, Any] = self._channel.action(name, body, retries=retries)
         return answer
+
+
+def _is_certain(error: FfqError, *, after_loss: bool) -> bool:
+    """Return whether the error of a commit says what becomes of the rows.
+
+    After a lost answer the rows may be visible, whatever has failed since then.
+
+    >>> from ffq_spark.errors import BadCommit
+    >>> _is_certain(BadCommit("no map task 1"), after_loss=False)
+    True
+    >>> _is_certain(BadCommit("no map task 1"), after_loss=True)
+    False
+    """
+    if isinstance(error, Unavailable) or error.rows is Rows.UNKNOWN:
+        return isinstance(error, CommitUnknown)
+    return not after_loss or error.rows is not Rows.NEVER or isinstance(error, _ENDS)
 
 
 class _SourceBatches:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from ffq_spark.errors import BadRequest, Unsupported
@@ -36,6 +37,8 @@ class _Handler(NamedTuple):
     run: Callable[[Access, Any], Any]
     scope: str | None = None
     """The scope that callers need for `exchange` in the body; None if the handler checks."""
+    needs_slot: bool = False
+    """Whether the action counts as an upload."""
 
 
 class Actions:
@@ -46,17 +49,16 @@ class Actions:
     ) -> None:
         self._roots = roots
         self._permissions = permissions
-        self._writes = writes
         self._activity = activity
         handlers: tuple[_Handler, ...] = (
             _Handler(SubmitQuery, self._submit),
             _Handler(GetQueryStatus, self._status),
             _Handler(CancelQuery, self._cancel),
             _Handler(BeginQuery, lambda _, body: writes.begin(body), "write"),
-            _Handler(RegisterMapOutput, self._register, "write"),
+            _Handler(RegisterMapOutput, lambda _, body: writes.register(body), "write", True),
             _Handler(CommitQuery, lambda _, body: writes.commit(body), "write"),
             _Handler(AbortQuery, lambda _, body: writes.abort(body), "write"),
-            _Handler(Heartbeat, self._heartbeat, "write"),
+            _Handler(Heartbeat, lambda _, body: writes.heartbeat(body), "write"),
             _Handler(Check, self._check, "read"),
             _Handler(Health, lambda _, body: activity.health()),
         )
@@ -67,16 +69,20 @@ class Actions:
         """Return the names of the actions and what they do."""
         return [(name, (h.body.__doc__ or "").strip()) for name, h in self._handlers.items()]
 
-    def run(self, access: Access, name: str, body: bytes) -> Any:
-        """Run an action for a caller and return its answer."""
+    def run(
+        self, access: Access, name: str, body: bytes, has_gone: Callable[[], bool] = lambda: False
+    ) -> Any:
+        """Run an action for a caller and return its answer; a caller that `has_gone` gets none."""
         handler = self._handlers.get(name)
         if handler is None:
             raise BadRequest(f"unknown action: must be one of {', '.join(self._handlers)}")
         message: Any = handler.body.decode(body or b"{}")
         if handler.scope is not None:
             self._permissions.require(access, handler.scope, message.exchange)
-        # Outcomes and reports quote errors, which name files.
-        return self._roots.texts.hide_in(handler.run(access, message))
+        slot = self._activity.writers.slot(has_gone) if handler.needs_slot else nullcontext()
+        with slot:
+            # Outcomes and reports quote errors, which name files.
+            return self._roots.texts.hide_in(handler.run(access, message))
 
     def _submit(self, access: Access, body: SubmitQuery) -> Any:
         access.require("write", RESULTS)
@@ -105,8 +111,10 @@ class Actions:
         self._permissions.require(access, "cancel", body.exchange)
         store = self._roots.store(body.exchange)
         record = request_cancel(store, body.query, body.reason, who=access.name)
-        # The first request wins. It may be of another caller, with a reason only readers may see.
-        is_visible = access.name == record.who or access.allows("read", body.exchange)
+        # The first request wins. It may be of another caller, with a reason that only readers and
+        # producers may see: a producer must know why its write has ended.
+        may_see = any(access.allows(scope, body.exchange) for scope in ("read", "write"))
+        is_visible = access.name == record.who or may_see
         who, message = (record.who, record.message) if is_visible else (None, "")
         return {"query": record.query, "who": who, "message": message}
 
@@ -117,14 +125,6 @@ class Actions:
                 "the service has no Spark session: start it with `ffq.serve(…, spark=session)`"
             )
         return self._activity.statements
-
-    def _register(self, access: Access, body: RegisterMapOutput) -> Any:
-        with self._activity.writers.slot():
-            return self._writes.register(body)
-
-    def _heartbeat(self, access: Access, body: Heartbeat) -> Any:
-        self._writes.renew_lease(body.exchange, body.query)
-        return {"accepted": True}
 
     def _check(self, access: Access, body: Check) -> Any:
         inactive = inactive_queries(self._roots.store(body.exchange))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.flight as flight
 
 from ffq_spark.errors import BadRequest, FfqError, StoreFailed
@@ -25,6 +24,20 @@ ACCESS = "access"
 _UNEXPECTED = "[FFQ_ERROR] internal error of the service: see the service's log"
 
 
+def refuse_large(request: bytes, limit: int) -> None:
+    """Raise BadRequest for a ticket, descriptor, action or metadata that is too large.
+
+    >>> refuse_large(b"{}", limit=1)
+    Traceback (most recent call last):
+    ffq_spark.errors.BadRequest: [FFQ_BAD_REQUEST] request of 2 bytes exceeds the limit of 1 \
+(option maxRequestBytes). Correct the request; docs/service.md describes every one
+    """
+    if len(request) > limit:
+        raise BadRequest(
+            f"request of {len(request)} bytes exceeds the limit of {limit} (option maxRequestBytes)"
+        )
+
+
 class CallWrapper:
     """Context managers for calls and for the streams that outlive them."""
 
@@ -39,10 +52,13 @@ class CallWrapper:
             yield context.get_middleware(ACCESS).access
 
     @contextmanager
-    def stream(self) -> Iterator[None]:
-        """Send a stream of rows as one counted call that holds a reader slot."""
-        activity = self._activity
-        with self._reported("stream"), activity.calls.track(), activity.readers.slot():
+    def stream(self, context: Any, end_idle: Callable[[], None]) -> Iterator[None]:
+        """Send a stream of rows as one counted call that holds a reader slot.
+
+        `end_idle` ends the stream if its reader has stopped reading, so that others get its slot.
+        """
+        slot = self._activity.readers.slot(context.is_cancelled, end_idle)
+        with self._reported("stream"), self._activity.calls.track(), slot:
             yield
 
     @contextmanager
@@ -54,8 +70,8 @@ class CallWrapper:
         except FfqError as error:
             status = error.code
             raise to_flight(error, self._public_text(method, error)) from None
-        except (flight.FlightError, pa.ArrowException) as error:
-            # The caller has disconnected, or sent bytes that are not Arrow.
+        except flight.FlightError as error:
+            # The caller has disconnected.
             status = type(error).__name__
             logger.info("%s: %s", method, error)
             invalid = BadRequest(f"the request's data is not valid Arrow ({status})")

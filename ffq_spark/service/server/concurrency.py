@@ -5,12 +5,18 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ffq_spark.errors import Unavailable
 
 SHUTTING_DOWN = "the service is shutting down"
+# How often a caller that waits for a slot looks whether it still has to.
+_LOOK_SECONDS = 1.0
+
+
+def _stays() -> bool:
+    return False
 
 
 class ConcurrencyLimit:
@@ -30,6 +36,7 @@ Try again in a moment
         self._wait_seconds = wait_seconds
         self._lock = threading.Lock()
         self._queue: deque[threading.Event] = deque()
+        self._end_idle: dict[object, Callable[[], object]] = {}
         self._closed = False
         self.active = 0
 
@@ -39,15 +46,27 @@ Try again in a moment
         return len(self._queue)
 
     @contextmanager
-    def slot(self) -> Iterator[None]:
-        """Hold a slot while the block runs; raise Unavailable if none becomes free in time."""
-        self._acquire()
+    def slot(
+        self,
+        has_gone: Callable[[], bool] = _stays,
+        end_idle: Callable[[], object] | None = None,
+    ) -> Iterator[None]:
+        """Hold a slot while the block runs; raise Unavailable if none becomes free in time.
+
+        A caller that `has_gone` no longer waits. Callers that wait call `end_idle`, which ends the
+        block if nothing has happened in it for too long.
+        """
+        self._acquire(has_gone)
+        holder = object()
+        if end_idle is not None:
+            self._end_idle[holder] = end_idle
         try:
             yield
         finally:
+            self._end_idle.pop(holder, None)
             self._release()
 
-    def _acquire(self) -> None:
+    def _acquire(self, has_gone: Callable[[], bool]) -> None:
         with self._lock:
             if self._closed:
                 raise Unavailable(SHUTTING_DOWN)
@@ -56,7 +75,7 @@ Try again in a moment
                 return
             granted = threading.Event()
             self._queue.append(granted)
-        granted.wait(self._wait_seconds)
+        is_waiting = self._wait(granted, has_gone)
         with self._lock:
             if granted not in self._queue:
                 # `_release` handed its slot over.
@@ -64,9 +83,25 @@ Try again in a moment
             self._queue.remove(granted)
             if self._closed:
                 raise Unavailable(SHUTTING_DOWN)
+        if not is_waiting:
+            raise Unavailable("the caller has disconnected")
         raise Unavailable(
             f"all {self._name} slots ({self._slots}) stayed busy for {self._wait_seconds} s"
         )
+
+    def _wait(self, granted: threading.Event, has_gone: Callable[[], bool]) -> bool:
+        """Wait for a slot, and end the blocks of idle holders; return whether the caller stays."""
+        deadline = time.monotonic() + self._wait_seconds
+        while True:
+            for end_idle in list(self._end_idle.values()):
+                if not granted.is_set():
+                    end_idle()
+            if granted.wait(max(0.0, min(deadline - time.monotonic(), _LOOK_SECONDS))):
+                return True
+            if has_gone():
+                return False
+            if time.monotonic() >= deadline:
+                return True
 
     def close(self) -> None:
         """Refuse callers that wait and callers that come later."""

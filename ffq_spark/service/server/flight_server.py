@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -18,18 +18,19 @@ from ffq_spark.service.auth.tokens import Tokens
 from ffq_spark.service.server.actions import Actions
 from ffq_spark.service.server.activity import Activity
 from ffq_spark.service.server.authentication import Authenticator
-from ffq_spark.service.server.calls import ACCESS, CallWrapper
+from ffq_spark.service.server.calls import ACCESS, CallWrapper, refuse_large
 from ffq_spark.service.server.permissions import Permissions
 from ffq_spark.service.server.prefetch import prefetch_one
 from ffq_spark.service.server.read_plans import Plan, ReadPlanner
+from ffq_spark.service.server.reader_streams import ReaderStream
 from ffq_spark.service.server.remote_writes import RemoteWrites
 from ffq_spark.service.server.roots import Roots
 from ffq_spark.service.server.row_streams import OpenBatches, RowStreams
+from ffq_spark.service.server.uploads import Uploads
 from ffq_spark.service.statements.results_root import RESULTS
 from ffq_spark.service.statements.statements import Statements
 from ffq_spark.service.wire.messages import (
     Attempt,
-    Done,
     Fetch,
     Message,
     Read,
@@ -63,6 +64,7 @@ class ExchangeServer(flight.FlightServerBase):  # type: ignore[misc]
         self._planner = ReadPlanner(roots)
         self._streams = RowStreams(roots, options)
         self._writes = RemoteWrites(roots, options)
+        self._uploads = Uploads(options, self.activity)
         self._actions = Actions(roots, self._permissions, self._writes, self.activity)
         self._wrapper = CallWrapper(roots, self.activity)
         self._prefetchers = ThreadPoolExecutor(_PREFETCH_THREADS, thread_name_prefix="ffq-ahead")
@@ -106,7 +108,11 @@ class ExchangeServer(flight.FlightServerBase):  # type: ignore[misc]
             self._check_size(ticket.ticket)
             message = decode_one(ticket.ticket, Task, Fetch, Results)
             schema, open_batches = self._open(access, message)
-            return flight.GeneratorStream(schema, self._send(open_batches))
+            stream = ReaderStream(
+                lambda end_idle: self._send(open_batches, context, end_idle),
+                self._options.max_idle,
+            )
+            return flight.GeneratorStream(schema, stream)
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """Write the uploaded rows as one attempt of a map task, and register it."""
@@ -114,8 +120,11 @@ class ExchangeServer(flight.FlightServerBase):  # type: ignore[misc]
             self._check_size(descriptor.command or b"")
             target = Attempt.decode(descriptor.command or b"{}")
             self._permissions.require(access, "write", target.exchange)
-            with self.activity.writers.slot():
-                answer = self._writes.put(target, reader.schema, self._receive(reader))
+            with (
+                self._uploads.incoming(reader) as messages,
+                self.activity.writers.slot(context.is_cancelled),
+            ):
+                answer = self._writes.put(target, self._uploads.batches(messages))
             writer.write(pa.py_buffer(json.dumps(answer).encode()))
 
     def do_action(self, context: Any, action: Any) -> Iterable[bytes]:
@@ -124,7 +133,8 @@ class ExchangeServer(flight.FlightServerBase):  # type: ignore[misc]
         with self._wrapper.call(f"do_action {name}", context) as access:
             body = action.body.to_pybytes()
             self._check_size(body)
-            return [json.dumps(self._actions.run(access, action.type, body)).encode()]
+            answer = self._actions.run(access, action.type, body, context.is_cancelled)
+            return [json.dumps(answer).encode()]
 
     def list_actions(self, context: Any) -> list[tuple[str, str]]:
         """List the actions with their descriptions."""
@@ -137,12 +147,7 @@ class ExchangeServer(flight.FlightServerBase):  # type: ignore[misc]
             raise BadRequest("the service does not support do_exchange: use do_get or do_put")
 
     def _check_size(self, request: bytes) -> None:
-        limit = self._options.max_request_bytes
-        if len(request) > limit:
-            raise BadRequest(
-                f"request of {len(request)} bytes exceeds the limit of {limit} "
-                "(option maxRequestBytes)"
-            )
+        refuse_large(request, self._options.max_request_bytes)
 
     def _decode_descriptor(self, descriptor: Any) -> Read | Results:
         if descriptor.descriptor_type == flight.DescriptorType.PATH:
@@ -172,37 +177,15 @@ class ExchangeServer(flight.FlightServerBase):  # type: ignore[misc]
         open_rows = self._streams.rows(plan, parts, ticket.skip)
         return plan.schema, lambda: self._planner.detect_stale(ticket, open_rows())
 
-    def _send(self, open_batches: OpenBatches) -> Iterator[pa.RecordBatch]:
+    def _send(
+        self, open_batches: OpenBatches, context: Any, end_idle: Callable[[], None]
+    ) -> Generator[pa.RecordBatch, None, None]:
         """Yield the batches of a stream once it has a reader slot."""
-        with self._wrapper.stream():
+        with self._wrapper.stream(context, end_idle):
             for batch in prefetch_one(open_batches(), self._prefetchers):
                 self.activity.calls.refuse_stopped()
                 self.activity.totals.count_sent(rows=batch.num_rows, size=batch.nbytes)
                 yield batch
-
-    def _receive(self, reader: Any) -> Iterator[pa.RecordBatch]:
-        """Yield the batches of an upload; raise BadRequest if it was cut off."""
-        limit, rows, done = self._options.max_upload_bytes, 0, None
-        for chunk in reader:
-            batch = chunk.data
-            if chunk.app_metadata is not None:
-                done = Done.decode(chunk.app_metadata.to_pybytes())
-            if batch is None:
-                continue
-            rows += batch.num_rows
-            if batch.nbytes > limit:
-                raise BadRequest(
-                    f"batch of {batch.nbytes} bytes exceeds the limit of {limit} "
-                    "(option maxUploadBytes)"
-                )
-            self.activity.calls.refuse_stopped()
-            self.activity.totals.count_received(rows=batch.num_rows, size=batch.nbytes)
-            yield batch
-        if done is None or done.rows != rows:
-            raise BadRequest(
-                f"the upload ended after {rows} rows without a last message that counts them: "
-                "it was cut off, repeat it"
-            )
 
     def _listing(self, name: str) -> Any:
         """Return the flight info of an exchange, or of the error that keeps it from being read."""

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import base64
+import logging
 from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
 
-from ffq_spark.errors import BadRequest, Forbidden
+from ffq_spark.errors import BadRequest, CommitUnknown, FfqError, FfqIoError, Forbidden
 from ffq_spark.exchange.ledger.sealing import AttemptOutput
 from ffq_spark.exchange.write.shared_write import SharedWrite
 from ffq_spark.format import manifest
 from ffq_spark.options import ServeOptions
 from ffq_spark.service.server.roots import Roots
-from ffq_spark.service.wire.actions import AbortQuery, BeginQuery, CommitQuery, RegisterMapOutput
+from ffq_spark.service.wire.actions import (
+    AbortQuery,
+    BeginQuery,
+    CommitQuery,
+    Heartbeat,
+    RegisterMapOutput,
+)
 from ffq_spark.service.wire.messages import Attempt
+
+logger = logging.getLogger("ffq_spark.service")
 
 # The write options that a producer may set. All others are set by the server, or by Spark.
 _PRODUCER_OPTIONS = frozenset(
@@ -50,9 +59,7 @@ class RemoteWrites:
         )
         return {"query": write.query, "lease_seconds": write.lease_seconds}
 
-    def put(
-        self, target: Attempt, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
-    ) -> dict[str, Any]:
+    def put(self, target: Attempt, batches: Iterable[pa.RecordBatch]) -> dict[str, Any]:
         """Write and register one attempt."""
         write = self._open(target.exchange, target.query)
         return _summary(write.put(target.map_task, batches, target.attempt))
@@ -63,8 +70,24 @@ class RemoteWrites:
         return _summary(write.register(body.map_task, body.attempt))
 
     def commit(self, body: CommitQuery) -> dict[str, Any]:
-        """Commit a write as a step; the step is None if the stream's batch is already committed."""
-        step = self._open(body.exchange, body.query).commit(body.map_tasks)
+        """Commit a write as a step; the step is None if the stream's batch is already committed.
+
+        An earlier try may have succeeded whose answer was lost. So an error that does not say how
+        the query has ended must not say that its rows are never visible.
+        """
+        try:
+            write = self._open(body.exchange, body.query)
+        except FfqIoError as error:
+            raise CommitUnknown(f"query {body.query}: {error.message}", path=error.path) from error
+        try:
+            step = write.commit(body.map_tasks)
+        except FfqError:
+            raise
+        except Exception as error:
+            logger.exception("the commit of query %d failed", body.query)
+            raise CommitUnknown(
+                f"query {body.query}: internal error of the service: see the service's log"
+            ) from error
         if step is None:
             return {"step": None, "rows": 0, "bytes": 0}
         return {"step": step.step, "rows": step.body.rows, "bytes": step.body.bytes}
@@ -74,9 +97,10 @@ class RemoteWrites:
         outcome = self._open(body.exchange, body.query).abort(body.reason)
         return {"outcome": outcome.outcome.value, "message": outcome.message}
 
-    def renew_lease(self, exchange: str, query: int) -> None:
-        """Renew the lease of a write."""
-        self._open(exchange, query).renew_lease()
+    def heartbeat(self, body: Heartbeat) -> dict[str, Any]:
+        """Renew the lease of a write that has not ended."""
+        self._open(body.exchange, body.query).heartbeat()
+        return {"accepted": True}
 
     def _open(self, exchange: str, query: int) -> SharedWrite:
         self._require_writable()

@@ -72,7 +72,7 @@ class AbortQuery(Message):
 
 @dataclass(frozen=True)
 class Heartbeat(Message):
-    """Renew the lease of a write, so that gc does not fence it."""
+    """Renew the lease of a write that has not ended, so that gc does not fence it."""
 
     exchange: str
     query: int

@@ -91,7 +91,9 @@ def from_flight(error: Exception) -> FfqError | None:
     if match is None:
         return None
     code, text = match.groups()
-    error_type = _types_by_code().get(code, FfqError)
+    error_type = _types_by_code().get(code)
+    if error_type is None:
+        return FfqError(text if code == FfqError.code else f"{code}: {text}")
     message = text.removesuffix(f". {error_type.remedy}")
     # A text without the remedy of its class contains a remedy of its own.
     return error_type(message, remedy="" if message == text else None)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import ffq_reference as ffq
+import numpy as np
+import pyarrow as pa
 import pytest
 from damaged_part import CODECS, FORMATS, Damaged, rows
 from layouts import write_options
@@ -107,3 +109,14 @@ def test_verify_finds_rows_in_the_wrong_partition(root: str) -> None:
     findings = damaged.exchange.verify().findings
     assert len(findings) == 3
     assert all("belong to another partition" in finding.message for finding in findings)
+
+
+def test_verify_finds_offsets_outside_the_data(root: str) -> None:
+    """The checksum agrees with the bytes, but a reader of the texts would crash."""
+    offsets = np.arange(1_001, dtype=np.int32) * 4
+    offsets[500] = 1 << 30
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"abcd" * 1_000)]
+    texts = pa.Array.from_buffers(pa.string(), 1_000, buffers)
+    write_batches(root, [pa.record_batch({"s": texts})], options=write_options(partitions=1))
+    (finding,) = Exchange(root).verify().findings
+    assert finding.code == "FFQ_CORRUPT_PART" and "not valid Arrow data" in finding.message

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from layouts import write_options
 
-from ffq_spark.errors import BadOption, ExchangeNotFound, PartitionNotFound
+from ffq_spark.errors import BadOption, ExchangeNotFound, PartitionNotFound, StepNotFound
 from ffq_spark.exchange.compute.pruning import Predicate
 from ffq_spark.exchange.scan.snapshot import READ_SCHEMA, open_exchange, take_snapshot
 from ffq_spark.exchange.write.local_write import write_batches
@@ -46,11 +46,17 @@ def test_an_exchange_that_was_opened_before_shows_what_it_showed_then(store: Sto
         assert open_exchange(store, options).newest is None
 
 
-@pytest.mark.parametrize("text", ["first", "2..1", "-1", "1..", "1,2"])
+@pytest.mark.parametrize("text", ["first", "2..1", "-1", "1..", "1,2", f"1..{10**30}"])
 def test_steps_that_are_no_choice_are_refused(store: Store, text: str) -> None:
     with pytest.raises(BadOption) as caught:
         take_snapshot(store, ReadOptions(steps=text))
     assert caught.value.option == "steps"
+
+
+def test_a_range_must_end_in_the_log(store: Store) -> None:
+    for text in ("2..5", "5..6", "5"):
+        with pytest.raises(StepNotFound, match=f"there is no step {text[-1]}"):
+            take_snapshot(store, ReadOptions(steps=text))
 
 
 def test_options_that_contradict_each_other_are_refused(store: Store) -> None:

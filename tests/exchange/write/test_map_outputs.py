@@ -86,6 +86,14 @@ def test_the_newest_registered_output_of_each_map_task_counts(store: Store, job:
         map_outputs.registered_outputs(store, job, 1)
 
 
+def test_more_map_tasks_than_there_can_be_are_refused(store: Store, job: WriteJob) -> None:
+    map_outputs.register(store, write(store, job, 0, 1, 0))
+    with pytest.raises(BadCommit, match=r"map task 1 and 999998 more of 1000000"):
+        map_outputs.registered_outputs(store, job, map_outputs.MAX_MAP_TASKS)
+    with pytest.raises(BadOption, match="at most 1000000 map tasks"):
+        map_outputs.registered_outputs(store, job, map_outputs.MAX_MAP_TASKS + 1)
+
+
 def test_files_of_somebody_else_are_read_in_full(store: Store, job: WriteJob) -> None:
     output = write(store, job, 0, 1, 0)
     assert map_outputs.examine(store, job, output.id).digest == output.digest

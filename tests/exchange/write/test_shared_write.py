@@ -136,6 +136,37 @@ def test_a_refused_query_takes_no_lease(root: str, monkeypatch: pytest.MonkeyPat
     refuse(QueryExists, query="7")
 
 
+def test_a_heartbeat_renews_the_lease_of_a_query_that_runs(store: Store) -> None:
+    write = SharedWrite.begin(store, SCHEMA, GIVEN, lease_seconds=60)
+    leases.release(store, write._record.initiator)
+    write.heartbeat()
+    assert len(store.list(paths.LEASES)) == 1
+    request_cancel(store, write.query, "too slow")
+    with pytest.raises(Canceled, match="too slow"):
+        write.heartbeat()
+    leases.release(store, write._record.initiator)
+    with pytest.raises(QueryEnded, match="CANCELED"):
+        write.heartbeat()
+    assert store.list(paths.LEASES) == []
+
+
+def test_a_query_that_ends_during_an_examination_registers_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = SharedWrite.begin(store, SCHEMA, GIVEN, lease_seconds=60)
+    output = write_attempt(store, write._job, 0, 1, [batch(0)])
+
+    def examine(*arguments: object) -> AttemptOutput:
+        write.abort("meanwhile")
+        return output
+
+    monkeypatch.setattr(map_outputs, "examine", examine)
+    with pytest.raises(QueryEnded, match="ABORTED"):
+        write.register(0, 1)
+    assert map_outputs.read_output(store, output.id) is None
+    assert store.list(paths.LEASES) == []
+
+
 def test_a_query_that_nobody_began_is_not_found(store: Store) -> None:
     with pytest.raises(QueryNotFound, match=r"query 7 is not a shared write .* Begin one first$"):
         SharedWrite.open(store, 7)

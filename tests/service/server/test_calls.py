@@ -17,7 +17,9 @@ from ffq_spark.service.server.activity import Activity
 from ffq_spark.service.server.calls import CallWrapper
 from ffq_spark.service.server.roots import Roots
 
-CONTEXT = SimpleNamespace(get_middleware=lambda _: SimpleNamespace(access=UNRESTRICTED))
+CONTEXT = SimpleNamespace(
+    get_middleware=lambda _: SimpleNamespace(access=UNRESTRICTED), is_cancelled=lambda: False
+)
 
 
 @pytest.fixture
@@ -46,6 +48,8 @@ def test_a_call_has_the_access_of_its_caller_and_is_counted(
         (flight.FlightCancelledError("gone"), "FlightCancelledError", "FFQ_BAD_REQUEST"),
         (pa.ArrowInvalid("row 7: x"), "ArrowInvalid", r"is not valid Arrow \(ArrowInvalid\). Corr"),
         (KeyError("/data/secret/x"), "FFQ_ERROR", "see the service's log"),
+        (pa.ArrowInvalid("/data/secret/x"), "FFQ_ERROR", "see the service's log"),
+        (pa.ArrowMemoryError("/data/secret/x"), "FFQ_ERROR", "see the service's log"),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -118,7 +122,7 @@ def test_a_stream_holds_the_slot_of_a_reader_until_it_is_closed(
     wrapper: CallWrapper, activity: Activity
 ) -> None:
     def numbers() -> Any:
-        with wrapper.stream():
+        with wrapper.stream(CONTEXT, lambda: None):
             yield from range(3)
 
     reader = numbers()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
 
+import pyarrow.flight as flight
 import pytest
 from service_scene import rows, until, with_one_reader, write
 
@@ -24,6 +27,45 @@ def test_readers_beyond_the_limit_wait_and_are_told_to_come_again(root: str) -> 
         del reader
         table = ffq.connect(service.url, retries=12).exchange("x").read().read_all()
         assert table.num_rows == 200_000
+
+
+def test_a_reader_that_stops_reading_loses_its_slot_to_one_who_waits(root: str) -> None:
+    write(root, rows(0, 200_000, width=200), partitions=1)
+    options = {"max_readers": 1, "max_wait": 0, "max_idle": 1, "server_credits": 1 << 20}
+    with ffq.serve({"x": root}, port=0, drain_seconds=0, **options) as service:
+        first, second = (ffq.connect(service.url, retries=20).exchange("x") for _ in range(2))
+        reader = first.read()
+        ids = reader.read_next_batch()["id"].to_pylist()
+        assert second.read().read_all().num_rows == 200_000
+        # The stream ended with an error, after which the client resumes it.
+        assert service.server.activity.totals.calls["stream", "FFQ_UNAVAILABLE"] > 0
+        assert ids + reader.read_all()["id"].to_pylist() == list(range(200_000))
+
+
+def test_a_reader_that_reads_on_keeps_its_slot(root: str) -> None:
+    write(root, rows(0, 200_000, width=200), partitions=1)
+    service, slow, reader = with_one_reader(root, max_wait=0, max_idle=3, drain_seconds=0)
+    with service, slow:
+        other = ffq.connect(service.url, retries=0).exchange("x")
+        for _ in range(8):
+            time.sleep(0.5)
+            for _ in range(20):
+                reader.read_next_batch()
+            with pytest.raises(Unavailable, match="all reader slots"):
+                other.read().read_next_batch()
+
+
+def test_callers_who_have_gone_wait_no_longer(root: str) -> None:
+    write(root, rows(0, 200_000, width=200), partitions=1)
+    service, slow, reader = with_one_reader(root, max_wait=600, drain_seconds=0)
+    with service, slow:
+        (ticket,) = slow.exchange("x").tasks()
+        waiting = [slow.client.do_get(flight.Ticket(ticket)) for _ in range(5)]
+        until(lambda: slow.health()["waiting"] == 5)
+        for stream in waiting:
+            stream.cancel()
+        until(lambda: slow.health()["waiting"] == 0)
+        assert reader.read_next_batch().num_rows > 0
 
 
 def test_while_it_is_emptied_calls_finish_and_new_ones_are_refused(root: str) -> None:
@@ -79,6 +121,47 @@ def test_a_closed_limit_refuses_those_who_wait_and_those_who_come() -> None:
     assert "shutting down" in str(refused[0])
     with pytest.raises(Unavailable, match="shutting down"), limit.slot():
         pass
+    assert limit.active == 0
+
+
+def test_one_who_has_gone_leaves_the_queue_to_the_others() -> None:
+    limit = ConcurrencyLimit("writer", slots=1, wait_seconds=60)
+    gone = threading.Event()
+    errors: list[Unavailable] = []
+    entered: list[str] = []
+
+    def wait(name: str, has_gone: Callable[[], bool]) -> None:
+        try:
+            with limit.slot(has_gone):
+                entered.append(name)
+        except Unavailable as error:
+            errors.append(error)
+
+    first = threading.Thread(target=wait, args=("first", gone.is_set))
+    second = threading.Thread(target=wait, args=("second", lambda: False))
+    with limit.slot():
+        for number, thread in enumerate((first, second), start=1):
+            thread.start()
+            until(lambda n=number: limit.waiting == n)
+        gone.set()
+        first.join()
+        assert limit.waiting == 1 and "the caller has disconnected" in str(errors[0])
+    second.join()
+    assert entered == ["second"] and limit.active == limit.waiting == 0
+
+
+def test_one_who_waits_ends_the_idle_ones_and_one_who_need_not_wait_does_not() -> None:
+    limit = ConcurrencyLimit("reader", slots=2, wait_seconds=0)
+    asked: list[str] = []
+    idle = limit.slot(end_idle=lambda: (asked.append("ended"), idle.__exit__(None, None, None)))
+    busy = limit.slot(end_idle=lambda: asked.append("busy"))
+    with busy:
+        idle.__enter__()
+        assert asked == []
+        with limit.slot():
+            assert asked == ["busy", "ended"] and limit.active == 2
+            with pytest.raises(Unavailable), limit.slot():
+                pass
     assert limit.active == 0
 
 

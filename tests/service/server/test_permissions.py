@@ -8,9 +8,8 @@ import pytest
 from service_scene import rows, token_file
 
 import ffq_spark as ffq
-from ffq_spark.errors import (
-    Forbidden,
-)
+from ffq_spark.errors import Canceled, Forbidden
+from ffq_spark.service.client.write import RemoteWrite
 
 
 def test_scopes_and_roots_are_kept_apart(lake: Path) -> None:
@@ -64,6 +63,7 @@ def test_who_may_only_cancel_does_not_learn_who_did_and_why(lake: Path) -> None:
         writer=(["write", "cancel"], None),
         ops=(["cancel"], None),
         reader=(["read", "cancel"], None),
+        producer=(["write", "cancel"], None),
     )
     roots = {"lake": str(lake / "lake")}
     with ffq.serve(roots, port=0, tokens=path, writable=True) as service:
@@ -73,6 +73,11 @@ def test_who_may_only_cancel_does_not_learn_who_did_and_why(lake: Path) -> None:
         assert who["writer"].cancel(query, "salary of Ada") == own
         assert who["ops"].cancel(query, "mine") == {"query": query, "who": None, "message": ""}
         assert who["reader"].cancel(query, "mine") == own
+        # Whoever may write to the exchange learns it from an upload as well.
+        assert who["producer"].cancel(query, "mine") == own
+        upload = RemoteWrite(who["producer"]._channel, "lake/a", query, rows(0, 1).schema)
+        with pytest.raises(Canceled, match="canceled by writer: salary of Ada"):
+            upload.put(0, [rows(0, 1)])
 
 
 def test_a_service_only_reads_unless_it_is_told_otherwise(lake: Path) -> None:

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.flight as flight
 import pytest
-from service_scene import MANY, rows, write
+from service_scene import MANY, rows, serving, write
 
 import ffq_spark as ffq
 from ffq_spark.errors import (
     BadOption,
     StepExpired,
+    StepNotFound,
     TicketStale,
 )
 
@@ -32,6 +34,22 @@ def test_a_ticket_whose_snapshot_has_expired_says_so(
         exchange = connect({"orders": two_steps.root}).exchange("orders")
     with pytest.raises(StepExpired):
         list(exchange.read_task(ticket))
+
+
+def test_a_range_of_steps_that_ends_beyond_the_log_is_refused_at_once(root: str) -> None:
+    """The server is another process, because listing all of these steps would exhaust it."""
+    write(root, rows(0, 10))
+    with serving(f"x={root}") as server, ffq.connect(server.url, retries=0) as connection:
+        # A call that takes longer has begun to read the range.
+        connection.options = flight.FlightCallOptions(timeout=20)
+        exchange = connection.exchange("x")
+        for last in (262_144, 10**15):
+            with pytest.raises(StepNotFound, match=f"there is no step {last}"):
+                exchange.read(steps=f"1..{last}")
+        for text in (f"1..{10**30}", f"1..{'9' * 5_000}", f"{10**30}"):
+            with pytest.raises(BadOption, match=r"must be 17, 10\.\.17, latest or all"):
+                exchange.read(steps=text)
+        assert exchange.read(steps="1..1").read_all().num_rows == 10
 
 
 @pytest.mark.parametrize("mode", ["append", "replace"])

@@ -39,6 +39,22 @@ def test_a_query_that_is_canceled_ends_with_its_next_call(service: Connection, r
     assert (status["state"], status["message"]) == ("CANCELED", "too late")
 
 
+def test_a_heartbeat_tells_that_the_query_has_ended(service: Connection, root: str) -> None:
+    canceled, committed = begin(service), begin(service)
+    for step in (canceled, committed):
+        step.put(0, [rows(0, 10)])
+        step.heartbeat()
+    service.exchange("made").cancel(canceled.query, "too late")
+    with pytest.raises(Canceled, match="too late"):
+        canceled.heartbeat()
+    canceled.abort()
+    committed.commit(1)
+    for step in (canceled, committed):
+        with pytest.raises(QueryEnded):
+            step.heartbeat()
+    assert not list(Path(root, "_ffq", "leases").iterdir())
+
+
 def test_a_producer_whose_lease_is_gone_is_fenced(root: str) -> None:
     options = {"port": 0, "writable": True, "lease_seconds": 1}
     with ffq.serve({"made": root}, **options) as served:

@@ -54,6 +54,19 @@ def test_map_outputs_of_many_producers_become_one_step(service: Connection, root
     assert partitions[0] == partitions[1]
 
 
+def test_a_column_of_long_repeated_texts_is_sent_in_batches_within_the_limit(
+    service: Connection, root: str
+) -> None:
+    """The client measures a batch as the server does: without its dictionary."""
+    texts = pa.array(["x" * 100_000, "y"]).dictionary_encode().take(pa.array([0, 1] * 800))
+    batch = pa.record_batch({"id": range(1_600), "text": texts})
+    step = service.exchange("made").begin(batch.schema, keys="id", partitions=2)
+    assert step.put(0, [batch])["rows"] == 1_600
+    step.commit(1)
+    table = ffq.Exchange(root).read(columns=["text"]).read_all()
+    assert table.nbytes > 79_000_000 and set(table["text"].to_pylist()) == {"x" * 100_000, "y"}
+
+
 def test_of_several_attempts_the_newest_registered_one_counts(
     service: Connection, root: str
 ) -> None:
