@@ -69,7 +69,7 @@ class CallWrapper:
             yield
         except FfqError as error:
             status = error.code
-            raise to_flight(error, self._public_text(method, error)) from None
+            raise to_flight(error, self.public_text(method, error)) from None
         except flight.FlightError as error:
             # The caller has disconnected.
             status = type(error).__name__
@@ -86,7 +86,7 @@ class CallWrapper:
         finally:
             self._activity.totals.count_call(method, status)
 
-    def _public_text(self, method: str, error: FfqError) -> str:
+    def public_text(self, method: str, error: FfqError) -> str:
         """Return the text of an error for callers, and log what storage clients said in it."""
         text = str(error)
         if isinstance(error, StoreFailed) or without_client_words(text) != text:

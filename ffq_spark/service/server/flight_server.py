@@ -84,8 +84,9 @@ class ExchangeServer(flight.FlightServerBase):  # type: ignore[misc]
         with self._wrapper.call("list_flights", context) as access:
             self._check_size(criteria)
             prefix = _decode_text(criteria)
-            names = [name for name in self._roots.exchanges() if name.startswith(prefix)]
-            listing = [self._listing(name) for name in names if access.allows("read", name)]
+            # Storage of roots that the caller may not read is not touched.
+            names = self._roots.exchanges(lambda root: access.allows("read", root))
+            listing = [self._listing(name) for name in names if name.startswith(prefix)]
         return iter(listing)
 
     def get_flight_info(self, context: Any, descriptor: Any) -> Any:
@@ -193,7 +194,8 @@ class ExchangeServer(flight.FlightServerBase):  # type: ignore[misc]
         try:
             info = Exchange(name, store=self._roots.store(name)).info()
         except FfqError as error:
-            metadata = json.dumps({"error": self._roots.hide_paths(str(error))}).encode()
+            text = self._wrapper.public_text("list_flights", error)
+            metadata = json.dumps({"error": text}).encode()
             return flight.FlightInfo(pa.schema([]), descriptor, [], -1, -1, app_metadata=metadata)
         metadata = _metadata(info.step, info.keys, info.partitions)
         return flight.FlightInfo(

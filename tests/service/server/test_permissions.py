@@ -57,6 +57,23 @@ def test_scopes_and_roots_are_kept_apart(lake: Path) -> None:
             list(who["other"].stream(ticket))
 
 
+def test_a_listing_touches_only_the_roots_of_the_caller(
+    lake: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, secrets = token_file(lake, reader=(["read"], ["lake"]))
+    config = {"retries": {"total_max_attempts": "1"}, "user_agent": "permissions"}
+    options = {"endpoint_url": "http://127.0.0.1:1", "key": "k", "secret": "s"}
+    with ffq.serve(
+        {"lake": str(lake / "lake"), "private": "s3://payroll/x"},
+        port=0,
+        tokens=path,
+        storage_options={**options, "config_kwargs": config},
+    ) as service:
+        reader = ffq.connect(service.url, secrets["reader"], retries=0)
+        assert reader.exchanges() == ["lake/a", "lake/b"]
+    assert "payroll" not in caplog.text
+
+
 def test_who_may_only_cancel_does_not_learn_who_did_and_why(lake: Path) -> None:
     path, secrets = token_file(
         lake,

@@ -220,7 +220,9 @@ GROWING = [
 ]
 
 
-@pytest.mark.parametrize(("make", "kind"), GROWING, ids=str)
+@pytest.mark.parametrize(
+    ("make", "kind"), GROWING, ids=["no values", "no lists", "one text", "one view"]
+)
 def test_batches_that_grow_beyond_the_limit_are_refused(
     server: ServerProcess,
     connection: Connection,
