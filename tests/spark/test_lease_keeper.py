@@ -132,7 +132,8 @@ def test_a_query_without_a_lease_of_this_driver_gets_none(
     keeper.start_renewing(root, query.query)
     keeper.beat()
     wait_for(lambda: keeper._roots[root]._thread is None)
-    assert storage.begun == []
+    # A thread of an earlier test may still renew another root.
+    assert root not in storage.begun
 
 
 def test_a_damaged_lease_is_replaced(storage: Storage, keeper: LeaseKeeper, root: str) -> None:
