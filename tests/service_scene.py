@@ -161,28 +161,15 @@ class Caller:
         return grpc.StatusCode.OK, "", b""
 
     def do_put(
-        self,
-        command: bytes,
-        messages: Sequence[pa.Buffer],
-        metadata: bytes,
-        *,
-        garbled: bool = False,
+        self, command: bytes, messages: Sequence[tuple[bytes, bytes]], metadata: bytes
     ) -> tuple[grpc.StatusCode, str]:
-        """Call DoPut with encapsulated IPC messages; return its status and message.
-
-        With `garbled`, the header of the last message is replaced by other bytes.
-        """
+        """Call DoPut with the headers and bodies of IPC messages; return its status and message."""
         descriptor = _field(1, b"\x08\x02" + _field(2, command))
-        parts = [pa.ipc.read_message(message) for message in messages]
-        headers = [part.metadata.to_pybytes() for part in parts]
-        if garbled:
-            headers[-1] = b"\xff" * len(headers[-1])
-        bodies = [b"" if part.body is None else part.body.to_pybytes() for part in parts]
-        requests = [_field(2, h) + _field(1000, b) for h, b in zip(headers, bodies, strict=True)]
+        requests = [_field(2, header) + _field(1000, body) for header, body in messages]
         requests = [descriptor + requests[0], *requests[1:], _field(3, metadata)]
         call = self._channel.stream_stream("/arrow.flight.protocol.FlightService/DoPut")
         try:
-            for _ in call(iter(requests)):
+            for _ in call(iter(requests), timeout=60):
                 pass
         except grpc.RpcError as error:
             return error.code(), error.details()

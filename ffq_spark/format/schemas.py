@@ -1,6 +1,8 @@
-"""Look columns up in a schema."""
+"""Look columns up in a schema, and check its names."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import pyarrow as pa
 
@@ -17,3 +19,16 @@ def require_column(schema: pa.Schema, name: str, option: str) -> pa.Field:
         columns = ", ".join(schema.names)
         raise KeyColumnMissing(f"column {name!r} is not in: {columns}", option=option)
     return schema.field(name)
+
+
+def decode_names(fields: Iterable[pa.Field]) -> None:
+    """Raise UnicodeDecodeError unless all names and time zones are text, at any depth.
+
+    Arrow decodes them lazily, so they may fail anywhere in the schema of another program.
+
+    >>> decode_names(pa.schema([("k", pa.struct([("a", pa.int64())]))]))
+    """
+    for field in fields:
+        kind = field.type
+        _ = field.name, getattr(kind, "tz", None)
+        decode_names(kind.field(number) for number in range(kind.num_fields))

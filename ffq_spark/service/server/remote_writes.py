@@ -9,10 +9,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from ffq_spark.errors import BadRequest, CommitUnknown, FfqError, FfqIoError, Forbidden
+from ffq_spark.errors import (
+    BadRequest,
+    CommitUnknown,
+    FfqError,
+    FfqIoError,
+    Forbidden,
+    UnsupportedType,
+)
 from ffq_spark.exchange.ledger.sealing import AttemptOutput
 from ffq_spark.exchange.write.shared_write import SharedWrite
 from ffq_spark.format import manifest
+from ffq_spark.format.schemas import decode_names
 from ffq_spark.options import ServeOptions
 from ffq_spark.service.server.roots import Roots
 from ffq_spark.service.wire.actions import (
@@ -62,7 +70,10 @@ class RemoteWrites:
     def put(self, target: Attempt, batches: Iterable[pa.RecordBatch]) -> dict[str, Any]:
         """Write and register one attempt."""
         write = self._open(target.exchange, target.query)
-        return _summary(write.put(target.map_task, batches, target.attempt))
+        try:
+            return _summary(write.put(target.map_task, batches, target.attempt))
+        except pa.ArrowNotImplementedError as error:
+            raise UnsupportedType(f"Arrow cannot write these columns: {error}") from error
 
     def register(self, body: RegisterMapOutput) -> dict[str, Any]:
         """Validate and register an attempt that is already on storage."""
@@ -115,8 +126,7 @@ class RemoteWrites:
 def _decode_schema(text: str) -> pa.Schema:
     try:
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
-        # Arrow decodes names lazily: invalid UTF-8 in them fails only here.
-        list(schema.names)
+        decode_names(schema)
         return schema
     except (ValueError, OSError, pa.ArrowException):
         raise BadRequest("`schema` is not an Arrow schema in base64") from None

@@ -16,6 +16,7 @@ import pyarrow.flight as flight
 from ffq_spark.errors import BadRequest, CorruptPart, Unavailable
 from ffq_spark.exchange.compute.plain_size import plain_size
 from ffq_spark.exchange.read.decode import validate
+from ffq_spark.format.schemas import decode_names
 from ffq_spark.options import ServeOptions
 from ffq_spark.service.server.activity import Activity
 from ffq_spark.service.server.calls import refuse_large
@@ -77,7 +78,10 @@ class Uploads:
         larger than its message when the server decodes it for the exchange.
         """
         try:
+            decode_names(batch.schema)
             validate(batch, "", full=True, any_bytes=False)
+        except UnicodeDecodeError:
+            raise BadRequest("a name in the upload is not valid UTF-8") from None
         except CorruptPart as error:
             raise BadRequest(error.message) from None
         size, limit = plain_size(batch), self._options.max_upload_bytes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 from collections.abc import Iterator
@@ -19,7 +20,9 @@ from ffq_spark.errors import (
     ExchangeMismatch,
     FfqError,
     QueryNotFound,
+    UnsupportedType,
 )
+from ffq_spark.exchange.write.shared_write import SharedWrite
 from ffq_spark.service.client.connection import Connection
 from ffq_spark.service.client.write import RemoteWrite
 
@@ -164,6 +167,20 @@ def test_options_of_a_producer_are_its_own(
         service.exchange("made").begin(SCHEMA, **options)
 
 
+def test_a_type_that_arrow_cannot_arrange_is_not_supported(
+    service: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arrow has functions for most types only, such as views, and their number grows."""
+
+    def fail(*arguments: object) -> None:
+        raise pa.ArrowNotImplementedError("array_take has no kernel for string_view")
+
+    step = begin(service)
+    monkeypatch.setattr(SharedWrite, "put", fail)
+    with pytest.raises(UnsupportedType, match="array_take has no kernel for string_view"):
+        step.put(0, [rows(0, 10)])
+
+
 def test_a_query_that_nobody_began_takes_nothing(service: Connection, root: str) -> None:
     local = write(root, rows(0, 10))
     for query in (5, local.steps()[0].body.query):
@@ -188,6 +205,11 @@ def test_the_schema_is_taken_strictly(service: Connection) -> None:
     for schema in ("", "AAAA", "no base64!", "/////w=="):
         with pytest.raises(BadRequest):
             service.action("BeginQuery", {"exchange": "made", "schema": schema})
+    nested = pa.schema([("k", pa.struct([("name", pa.int64())]))])
+    damaged = nested.serialize().to_pybytes().replace(b"name", b"nam\xff")
+    with pytest.raises(BadRequest, match="not an Arrow schema"):
+        schema = base64.b64encode(damaged).decode()
+        service.action("BeginQuery", {"exchange": "made", "schema": schema})
     body = json.dumps({"exchange": "made"}).encode()
     assert b"schema" not in body
     with pytest.raises(BadRequest, match="needs `schema`"):

@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from service_scene import Caller, ServerProcess, serving, until
 
 import ffq_spark as ffq
@@ -23,6 +25,7 @@ from ffq_spark.service.client.connection import Connection
 from ffq_spark.service.wire.messages import Attempt, Done
 
 ROWS = 1_000
+KEYS = pa.record_batch({"k": [1, 2]})
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +68,18 @@ def send(
         return summary
 
     return connection.call(upload)
+
+
+def messages_of(batch: pa.RecordBatch, **options: Any) -> list[tuple[bytes, bytes]]:
+    """Return the headers and bodies of the IPC messages of a stream with one batch."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(**options)) as out:
+        out.write_batch(batch)
+    stream = pa.ipc.MessageReader.open_stream(sink.getvalue())
+    return [
+        (message.metadata.to_pybytes(), message.body.to_pybytes() if message.body else b"")
+        for message in stream
+    ]
 
 
 def port_of(server: ServerProcess) -> int:
@@ -144,19 +159,23 @@ def test_buffers_that_contradict_their_column_are_refused(
     assert server.process.poll() is None
 
 
+def put_messages(
+    server: ServerProcess, connection: Connection, messages: Any, metadata: bytes
+) -> tuple[grpc.StatusCode, str]:
+    """Upload messages as they are to a new query on an exchange with the column k."""
+    step = connection.exchange("lake/bytes").begin(KEYS.schema, partitions=1)
+    command = Attempt("lake/bytes", step.query, 0).encode()
+    with Caller(port_of(server)) as caller:
+        return caller.do_put(command, messages, metadata)
+
+
 def test_a_buffer_that_is_too_short_is_refused(
     server: ServerProcess, connection: Connection
 ) -> None:
     """Send the bytes themselves, because pyarrow does not make such an array."""
-    schema = pa.schema([("k", pa.int64())])
-    step = connection.exchange("lake/short").begin(schema, partitions=1)
-    narrow = pa.record_batch({"k": pa.array(np.zeros(ROWS, np.int8))})
-    with Caller(port_of(server)) as caller:
-        status, text = caller.do_put(
-            Attempt("lake/short", step.query, 0).encode(),
-            [schema.serialize(), narrow.serialize()],
-            Done(ROWS).encode(),
-        )
+    narrow = pa.record_batch({"k": pa.array([1, 2], pa.int8())})
+    messages = [messages_of(KEYS)[0], messages_of(narrow)[1]]
+    status, text = put_messages(server, connection, messages, Done(2).encode())
     assert status is grpc.StatusCode.INVALID_ARGUMENT
     assert "[FFQ_BAD_REQUEST] not valid Arrow data" in text
     assert server.process.poll() is None
@@ -165,17 +184,60 @@ def test_a_buffer_that_is_too_short_is_refused(
 def test_bytes_that_are_not_arrow_are_refused(
     server: ServerProcess, connection: Connection
 ) -> None:
-    batch = pa.record_batch({"k": [1, 2]})
-    step = connection.exchange("lake/bytes").begin(batch.schema, partitions=1)
-    with Caller(port_of(server)) as caller:
-        status, text = caller.do_put(
-            Attempt("lake/bytes", step.query, 0).encode(),
-            [batch.schema.serialize(), batch.serialize()],
-            Done(2).encode(),
-            garbled=True,
-        )
+    messages = [messages_of(KEYS)[0], (b"\xff" * 100, b"")]
+    status, text = put_messages(server, connection, messages, Done(2).encode())
     assert status is grpc.StatusCode.INVALID_ARGUMENT
     assert "[FFQ_BAD_REQUEST] the upload is not an Arrow stream" in text
+
+
+def test_a_name_that_is_not_text_is_refused(server: ServerProcess, connection: Connection) -> None:
+    named = messages_of(pa.record_batch({"name": [1, 2]}))
+    messages = [(named[0][0].replace(b"name", b"nam\xff"), b""), named[1]]
+    status, text = put_messages(server, connection, messages, Done(2).encode())
+    assert status is grpc.StatusCode.INVALID_ARGUMENT
+    assert "[FFQ_BAD_REQUEST] a name in the upload is not valid UTF-8" in text
+
+
+def test_metadata_that_is_too_large_is_refused(
+    server: ServerProcess, connection: Connection
+) -> None:
+    metadata = Done(2).encode() + b" " * (1 << 20)
+    status, text = put_messages(server, connection, messages_of(KEYS), metadata)
+    assert status is grpc.StatusCode.INVALID_ARGUMENT
+    assert "exceeds the limit of 1048576 (option maxRequestBytes)" in text
+
+
+MIXED = pa.record_batch(
+    {
+        "k": [1, 2, None, 4],
+        "text": ["a", None, "ccc", ""],
+        "list": [[1], None, [], [2, 3]],
+        "code": pa.array(["x", "y", "x", None]).dictionary_encode(),
+        "struct": [{"a": "q", "b": [["z"]]}, None, {"a": None, "b": []}, {"a": "", "b": None}],
+        "map": pa.array([[("a", 1)], None, [], []], pa.map_(pa.string(), pa.int64())),
+    }
+)
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), compression=st.sampled_from([None, "lz4", "zstd"]))
+def test_no_bytes_of_an_upload_end_the_server(
+    server: ServerProcess, connection: Connection, data: st.DataObject, compression: str | None
+) -> None:
+    schema, *others = messages_of(MIXED, compression=compression)
+    changed = [(bytearray(header), bytearray(body)) for header, body in others]
+    words = st.sampled_from([0, 1, 5, 127, 1 << 16, (1 << 31) - 1, (1 << 32) - 1])
+    for _ in range(data.draw(st.integers(1, 4))):
+        piece = data.draw(st.sampled_from([p for message in changed for p in message if p]))
+        at = 4 * data.draw(st.integers(0, len(piece) // 4 - 1))
+        piece[at : at + 4] = data.draw(words).to_bytes(4, "little")
+    step = connection.exchange("lake/mixed").begin(MIXED.schema, keys="k", partitions=3)
+    with Caller(port_of(server)) as caller:
+        messages = [schema, *((bytes(header), bytes(body)) for header, body in changed)]
+        command = Attempt("lake/mixed", step.query, 0).encode()
+        status, text = caller.do_put(command, messages, Done(4).encode())
+    assert status is grpc.StatusCode.OK or text.startswith("[FFQ_BAD_REQUEST]"), text
+    assert server.process.poll() is None
 
 
 def no_values(kind: pa.DataType) -> pa.Array:
@@ -197,19 +259,6 @@ def one_view(kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(
         pa.string_view(), 100, [None, pa.py_buffer(bytes(view) * 100), data]
     )
-
-
-def test_metadata_that_is_too_large_is_refused(
-    server: ServerProcess, connection: Connection
-) -> None:
-    batch = pa.record_batch({"k": [1, 2]})
-    step = connection.exchange("lake/metadata").begin(batch.schema, partitions=1)
-    messages = [batch.schema.serialize(), batch.serialize()]
-    with Caller(port_of(server)) as caller:
-        command = Attempt("lake/metadata", step.query, 0).encode()
-        status, text = caller.do_put(command, messages, Done(2).encode() + b" " * (1 << 20))
-        assert status is grpc.StatusCode.INVALID_ARGUMENT
-        assert "exceeds the limit of 1048576 (option maxRequestBytes)" in text
 
 
 GROWING = [
