@@ -84,18 +84,21 @@ class Judge:
             number = self.log[base - 1]["body"]["restores"]
         return steps
 
-    def needed(self, claims: Iterable[str], *, unread: bool = False) -> set[int]:
+    def needed(self, claims: Iterable[str], *, at_most: bool = False) -> set[int]:
         """Return the steps that newest versions, holds and consumers need.
 
-        With `unread`, add the steps that retention may keep for a consumer that has read nothing.
+        With `at_most`, add what retention may keep besides: steps for a consumer that has read
+        nothing, and the earlier steps of a hold whose process died while it replaced them.
         """
         newest = self.log[-1]["version"] if self.log else 0
         steps = {s["step"] for s in self.log if s["version"] > newest - KEPT_VERSIONS}
         for path in claims:
-            step = json.loads(self._files[path])["step"]
+            record = json.loads(self._files[path])
+            step = record["step"]
             if "/holds/" in path:
-                steps |= self.visible(step)
-            elif step == 0 and not unread:
+                held = [step, *(record["earlier"] if at_most else [])]
+                steps = steps.union(*(self.visible(number) for number in held))
+            elif step == 0 and not at_most:
                 # A consumer that has read nothing begins with the present snapshot.
                 steps |= self.visible(len(self.log))
             else:
@@ -191,7 +194,7 @@ class Judge:
         assert published == self.kept.keys(), "a committed query never became visible"
         remaining = self.data() | {p for p in self._files if p.startswith("_ffq/manifests/")}
         assert self._files_of(self.needed(granted)) <= remaining, "needed files are gone"
-        assert remaining <= self._files_of(self.needed(claims, unread=True)), "there are orphans"
+        assert remaining <= self._files_of(self.needed(claims, at_most=True)), "there are orphans"
         assert not any(path.startswith("_ffq/pending/") for path in self._files)
 
     def _files_of(self, steps: set[int]) -> set[str]:
