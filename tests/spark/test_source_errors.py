@@ -135,7 +135,7 @@ BAD_READS = {
     "steps and a moment": ({"steps": "1", "asOfStep": 1}, "FFQ_BAD_OPTION", "asOfStep"),
     "moment zero": ({"asOfStep": 0}, "FFQ_BAD_OPTION", "option asOfStep"),
     "missing step": ({"steps": "2"}, "FFQ_STEP_NOT_FOUND", "there is no step 2"),
-    "missing steps in a range": ({"steps": "1..3"}, "FFQ_STEP_NOT_FOUND", "there is no step 2"),
+    "missing steps in a range": ({"steps": "1..3"}, "FFQ_STEP_NOT_FOUND", "there is no step 3"),
     "missing moment": ({"asOfStep": 9}, "FFQ_STEP_NOT_FOUND", "there is no step 9"),
     "no partition list": ({"partitions": "1;2"}, "FFQ_BAD_OPTION", "option partitions"),
     "missing partition": ({"partitions": "4"}, "FFQ_PARTITION_NOT_FOUND", "option partitions"),
