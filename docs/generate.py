@@ -198,9 +198,9 @@ benefit to scans and writes of exchanges only, and leaves the settings of the se
   Python. Spark computes the size of a batch after every row. The value 2147483647 turns that off,
   but for all Python jobs, and then no bound is left. The plugin makes the batches of writes
   itself: a batch ends with the row that exceeds 2 MiB, or after 65,536 rows.
-  Columns that a file scan has read in batches are copied without becoming rows. Arrays, maps and
-  structs are then copied with all rows of such a batch, whatever their size. If they are large,
-  lower `spark.sql.parquet.columnarReaderBatchSize`.
+  Columns that a file scan has read in batches are copied without becoming rows. Decimals, arrays,
+  maps and structs are then measured after every 64 values, so a batch may exceed 2 MiB by the size
+  of 64 values. Strings may take up to 16 MiB.
 * `spark.sql.python.filterPushdown.enabled` passes filters to Python sources. Spark plans the later
   scans of a DataFrame with the filters of the first one, so another source that accepts filters may
   lose rows. The plugin passes filters to scans of exchanges only, and each scan has its own plan.

@@ -121,6 +121,34 @@ def test_a_batch_is_bounded_in_bytes(spark: Any, root: str, watched: Path, kind:
     assert min([size for _, size in batch_sizes[:-1]], default=BATCH_BYTES) >= BATCH_BYTES // 4
 
 
+COLUMNS = {
+    "arrays": (["ARRAY_REPEAT(k, 10000) AS a"], 1_000),
+    "short, then long": (["ARRAY_REPEAT(k, IF(k < 1500, 1, 10000)) AS a"], 2_000),
+    "nested text": (["ARRAY_REPEAT(REPEAT('x', 1000), 80) AS t"], 1_000),
+    "structs": (["NAMED_STRUCT('s', REPEAT('x', 80000), 'k', k) AS n"], 1_000),
+    "text and arrays": (["REPEAT('x', 40000) AS s", "ARRAY_REPEAT(k, 5000) AS a"], 1_000),
+    "two arrays": (["ARRAY_REPEAT(k, 2) AS a", "ARRAY_REPEAT(k, 10000) AS b"], 1_000),
+    "decimals": (["CAST(k AS DECIMAL(9, 2)) AS d"], 100_000),
+}
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_a_batch_of_copied_columns_is_bounded_in_bytes(
+    spark: Any, root: str, watched: Path, tmp_path: Path, kind: str
+) -> None:
+    columns, count = COLUMNS[kind]
+    files = str(tmp_path / "parquet")
+    numbers = spark.range(0, count, 1, 1).selectExpr("id AS k")
+    numbers.selectExpr("k", *columns).write.parquet(files)
+    frame = spark.read.parquet(files)
+    write(frame, root, keys="k", partitions=2)
+    batch_sizes = sizes(watched)
+    assert sum(number for number, _ in batch_sizes) == count
+    # Sizes are measured after up to 64 rows, of up to 80,000 bytes each.
+    assert max(size for _, size in batch_sizes) <= BATCH_BYTES + 64 * 81_000
+    assert rows(read(spark, root)) == rows(frame)
+
+
 def test_a_write_by_another_spelling_of_the_source_is_the_same(
     spark: Any, root: str, watched: Path
 ) -> None:

@@ -24,28 +24,35 @@ private class ColumnBatches(
     val vector = struct.getChildByOrdinal(column).asInstanceOf[org.apache.arrow.vector.FieldVector]
     column -> ColumnCopy.of(schema(column).dataType, vector)
   }
-  // Strings first: they may take fewer rows than offered, and then the other columns take as few.
-  private val stringsFirst = copies.sortBy { case (_, copy) => !copy.isInstanceOf[StringCopy] }
+  // The columns that may take fewer rows than offered come first: the others then take as few.
+  private val mostLimitedFirst = copies.sortBy {
+    case (_, _: ValueCopy) => 0
+    case (_, _: StringCopy) => 1
+    case _ => 2
+  }
 
   private var batch: ColumnarBatch = _
   private var taken = 0
+  // What a column copies beyond the rows that the next column takes is copied again.
+  private var offer = ColumnCopy.Rows
 
   /** Fill the root with the next rows, or return false if no rows are left. */
   def next(): Boolean = {
-    stringsFirst.foreach { case (_, copy) => copy.begin() }
+    mostLimitedFirst.foreach { case (_, copy) => copy.begin() }
     var rows = 0
     var last = false
     while (!last && rows < ColumnCopy.Rows && hasRows) {
-      val wanted = (batch.numRows() - taken).min(ColumnCopy.Rows - rows)
-      val count = stringsFirst.foldLeft(wanted) { case (most, (column, copy)) =>
+      val wanted = (batch.numRows() - taken).min(ColumnCopy.Rows - rows).min(offer)
+      val count = mostLimitedFirst.foldLeft(wanted) { case (most, (column, copy)) =>
         copy.append(batch.column(column), taken, most, rows)
       }
       rows += count
       taken += count
-      val bytes = stringsFirst.iterator.map(_._2.bytes(rows)).sum
+      val bytes = mostLimitedFirst.iterator.map(_._2.bytes(rows)).sum
       last = count < wanted || bytes >= ColumnBatches.Bytes
+      offer = if (count < wanted) 2 * count.max(ColumnCopy.Stride) else ColumnCopy.Rows
     }
-    stringsFirst.foreach { case (_, copy) => copy.end(rows) }
+    mostLimitedFirst.foreach { case (_, copy) => copy.end(rows) }
     root.setRowCount(rows)
     rows > 0
   }

@@ -34,6 +34,8 @@ private object ColumnCopy {
   val Rows: Int = 1 << 16
   /** The maximum bytes of strings in a batch; a single string may have more. */
   val Text: Int = 16 << 20
+  /** The maximum number of nested values that are copied before their size is measured. */
+  val Stride: Int = 64
 
   def of(dataType: DataType, vector: FieldVector): ColumnCopy = (dataType, vector) match {
     case (LongType | TimestampType | TimestampNTZType, fixed: BaseFixedWidthVector) =>
@@ -160,19 +162,31 @@ private class StringCopy(vector: BaseVariableWidthVector) extends ColumnCopy {
 private class ValueCopy(vector: FieldVector) extends ColumnCopy {
 
   private val writer = ArrowWriter.createFieldWriter(vector)
+  private var size = 0L
 
-  override def begin(): Unit = writer.reset()
+  override def begin(): Unit = {
+    writer.reset()
+    size = 0L
+  }
 
+  /** A nested value has any size, and measuring a vector is slow: measure it after a few rows. */
   override def append(column: ColumnVector, from: Int, count: Int, at: Int): Int = {
     val row = new ColumnarBatchRow(Array(column))
-    (from until from + count).foreach { number =>
-      row.rowId = number
-      writer.write(row, 0)
+    var copied = 0
+    var measureAt = 1
+    while (copied < count && size < ColumnBatches.Bytes) {
+      while (copied < measureAt.min(count)) {
+        row.rowId = from + copied
+        writer.write(row, 0)
+        copied += 1
+      }
+      size = writer.getSizeInBytes().toLong
+      measureAt += measureAt.min(ColumnCopy.Stride)
     }
-    count
+    copied
   }
 
   override def end(rows: Int): Unit = writer.finish()
 
-  override def bytes(rows: Int): Long = writer.getSizeInBytes()
+  override def bytes(rows: Int): Long = size
 }
