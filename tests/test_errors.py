@@ -26,6 +26,7 @@ CODES = {
     "Canceled": "FFQ_CANCELED",
     "CommitUnknown": "FFQ_COMMIT_UNKNOWN",
     "CommittedUnconfirmed": "FFQ_COMMITTED_UNCONFIRMED",
+    "Conflict": "FFQ_CONFLICT",
     "CorruptIndex": "FFQ_CORRUPT_INDEX",
     "CorruptPart": "FFQ_CORRUPT_PART",
     "CorruptRecord": "FFQ_CORRUPT_RECORD",

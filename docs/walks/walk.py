@@ -13,6 +13,7 @@ import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from configparser import ConfigParser
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,7 @@ def is_listed(call: Call) -> bool:
         and (call.caller is None or call.caller.module != function.module)
         and "<locals>" not in function.name
         and not own_name.startswith("_")
-        and not isinstance(find(function), property)
+        and not isinstance(find(function), (property, cached_property))
     )
 
 

@@ -44,6 +44,7 @@ def show(root: str, storage: dict[str, Any], output: Output) -> None:
             "root": info.root,
             "keys": info.keys,
             "partitions": info.partitions,
+            "write_partitions": info.write_partitions,
             "hash": info.hash,
             "step": info.step,
             "version": info.version,
@@ -65,10 +66,10 @@ def steps(root: str, storage: dict[str, Any], output: Output) -> None:
         body = record.body
         when = body.committed_at_ms if output.json else human_time(body.committed_at_ms)
         size = body.bytes if output.json else human_bytes(body.bytes)
-        counts = (len(body.attempts), body.parts, body.rows, size)
+        counts = (len(body.attempts), body.partitions or None, body.parts, body.rows, size)
         rows.append((record.step, record.version, body.mode, body.query, *counts, when))
-    names = ["step", "version", "mode", "query", "map_tasks", "parts", "rows", "bytes", "committed"]
-    output.table(names, rows)
+    names = ["step", "version", "mode", "query", "map_tasks", "partitions", "parts", "rows"]
+    output.table([*names, "bytes", "committed"], rows)
 
 
 @click.command()

@@ -1,8 +1,9 @@
-"""Verbs about queries and versions: status, check, cancel, gc, versions, rollback."""
+"""Verbs about queries, versions and partitions: status, cancel, gc, rollback, rescale, …."""
 
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import fields
 from typing import Any
 
@@ -162,4 +163,26 @@ def rollback(root: str, storage: dict[str, Any], output: Output, step: int) -> N
     output.record({"step": record.step, "restores": record.body.restores})
 
 
-COMMANDS = (status, check, cancel, gc, versions, rollback)
+@click.command()
+@verb
+@click.argument("partitions", type=int)
+def rescale(root: str, storage: dict[str, Any], output: Output, partitions: int) -> None:
+    """Let new steps have PARTITIONS partitions.
+
+    Nothing is rewritten. Existing steps keep their number, and a read of several steps uses their
+    greatest common divisor, which is printed: choose a multiple or a divisor of the present number.
+    """
+    exchange = Exchange(root, storage)
+    record = exchange.rescale(partitions)
+    present = exchange.info().partitions
+    output.record(
+        {
+            "epoch": record.epoch,
+            "write_partitions": record.partitions,
+            "partitions": present,
+            "partitions_with_new_steps": math.gcd(present, record.partitions),
+        }
+    )
+
+
+COMMANDS = (status, check, cancel, gc, versions, rollback, rescale)

@@ -49,6 +49,7 @@ from ffq_spark.errors.io import (
 )
 from ffq_spark.errors.planning import (
     AttemptExists,
+    Conflict,
     ExchangeMismatch,
     ExchangeNotFound,
     FfqPlanningError,
@@ -81,6 +82,7 @@ __all__ = [
     "Canceled",
     "CommitUnknown",
     "CommittedUnconfirmed",
+    "Conflict",
     "CorruptIndex",
     "CorruptPart",
     "CorruptRecord",

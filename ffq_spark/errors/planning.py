@@ -29,6 +29,13 @@ class ExchangeNotFound(FfqPlanningError):
     remedy = "Check the path, or write to it first"
 
 
+class Conflict(FfqPlanningError):
+    """Another caller made the same change to the exchange at the same time."""
+
+    code = "FFQ_CONFLICT"
+    remedy = "Look at the exchange (`ffq-spark show ROOT`), then repeat the call if it is needed"
+
+
 class StepNotFound(FfqPlanningError):
     """The step is not in the log."""
 

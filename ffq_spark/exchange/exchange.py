@@ -15,7 +15,7 @@ from ffq_spark.exchange.attempts.resolution import Resolved
 from ffq_spark.exchange.attempts.states import AttemptState, attempt_states
 from ffq_spark.exchange.attempts.status import QueryStatus, all_statuses, query_status
 from ffq_spark.exchange.compute.keys import key_predicates
-from ffq_spark.exchange.ledger import consumers
+from ffq_spark.exchange.ledger import consumers, routing
 from ffq_spark.exchange.ledger import pause as pausing
 from ffq_spark.exchange.ledger.cancel import USER_CANCELED, request_cancel
 from ffq_spark.exchange.ledger.consumers import ConsumerRecord, HoldRecord
@@ -26,6 +26,7 @@ from ffq_spark.exchange.maintenance.gc import (
     collect_garbage,
     inactive_queries,
 )
+from ffq_spark.exchange.maintenance.rescale import rescale
 from ffq_spark.exchange.maintenance.verify import Progress, VerifyReport, verify_snapshot
 from ffq_spark.exchange.maintenance.versions import Version, rollback, versions
 from ffq_spark.exchange.read.fetch import fetch_part
@@ -34,7 +35,7 @@ from ffq_spark.exchange.read.row_shape import output_schema
 from ffq_spark.exchange.read.rows import check_readable, read_rows
 from ffq_spark.exchange.scan.snapshot import Snapshot, take_snapshot
 from ffq_spark.format.paths import AttemptId
-from ffq_spark.format.records import CancelRecord, StepRecord
+from ffq_spark.format.records import CancelRecord, RoutingRecord, StepRecord
 from ffq_spark.options import ReadArguments, ReadOptions
 from ffq_spark.store import ReadTotals, Store
 
@@ -44,11 +45,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ExchangeInfo:
-    """A summary of an exchange and of its current snapshot."""
+    """A summary of an exchange and of its current snapshot.
+
+    The snapshot is read in `partitions`, and new steps are written in `write_partitions`.
+    """
 
     root: str
     keys: tuple[str, ...]
     partitions: int
+    write_partitions: int
     hash: str
     schema: pa.Schema
     step: int
@@ -98,6 +103,7 @@ class Exchange:
             self.root,
             exchange.keys,
             exchange.partitions,
+            routing.partition_counts(self._store, snapshot.founding)[-1],
             exchange.hash,
             exchange.schema,
             steps[-1].step if steps else 0,
@@ -117,6 +123,13 @@ class Exchange:
     def rollback(self, step: int) -> StepRecord:
         """Commit a new step that makes the snapshot as of an earlier step current again."""
         return rollback(self._store, step)
+
+    def rescale(self, partitions: int) -> RoutingRecord:
+        """Change the number of partitions for writes that begin from now on; rewrite nothing.
+
+        Steps keep their own number, and a snapshot is read at the greatest common divisor.
+        """
+        return rescale(self._store, partitions)
 
     def parts(self, **options: Unpack[ReadArguments]) -> pa.Table:
         """List the parts that a `read` with these options would open, one row each."""

@@ -23,6 +23,7 @@ CONSUMERS = f"{RECORDS}/consumers"
 HOLDS = f"{RECORDS}/holds"
 PAUSES = f"{RECORDS}/pause"
 PAUSE = f"{PAUSES}/asked.json"
+ROUTING = f"{RECORDS}/routing"
 PROBES = f"{RECORDS}/probes"
 RECHECK_TIMES = f"{RECORDS}/cleanup/settled.arrow"
 
@@ -38,6 +39,7 @@ MAX_ID = (1 << 64) - 1
 _NUMBER = re.compile(r"0|[1-9][0-9]*")
 _PART = re.compile(r"part-(0|[1-9][0-9]*)\.ipc")
 _STEP = re.compile(r"([0-9]{20})\.json")
+_ROUTING = re.compile(r"([0-9]{6,9})\.json")
 
 
 class AttemptId(NamedTuple):
@@ -144,6 +146,12 @@ def parse_step(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
+def parse_routing(name: str) -> int | None:
+    """Parse the epoch in a routing record's file name; return None for other names."""
+    match = _ROUTING.fullmatch(name)
+    return int(match[1]) if match else None
+
+
 def is_data(path: str) -> bool:
     """Return whether the path in a record lies in the data tree.
 
@@ -161,6 +169,15 @@ def step(number: int) -> str:
     '_ffq/steps/00000000000000000017.json'
     """
     return f"{STEPS}/{number:020d}.json"
+
+
+def routing(epoch: int) -> str:
+    """Return the path of the record that begins a routing epoch.
+
+    >>> routing(1)
+    '_ffq/routing/000001.json'
+    """
+    return f"{ROUTING}/{epoch:06d}.json"
 
 
 def log_checkpoint(size: int, last: int) -> str:

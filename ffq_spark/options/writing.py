@@ -34,8 +34,8 @@ class WriteOptions(Options):
         "partitions",
         number(1, MAX_PARTITIONS),
         None,
-        f"The number of reduce partitions, 1 to {MAX_PARTITIONS}. Later writes use that of the "
-        "exchange.",
+        f"The number of reduce partitions, 1 to {MAX_PARTITIONS}. Later writes use the present "
+        "number of the exchange, which `rescale` changes. They may name an earlier number.",
         per_call=True,
         shown="1 without keys",
     )

@@ -56,7 +56,9 @@ def own_plan(
             for place, batch in enumerate(batches)
         ]
     else:
-        batches = read_tasks(parts, options) or [pa.RecordBatch.from_pylist([], parts.schema)]
+        batches = read_tasks(parts, options, snapshot.exchange.partitions) or [
+            pa.RecordBatch.from_pylist([], parts.schema)
+        ]
         tasks = [ReadTask(batch, exchange, reports=request.report) for batch in batches]
     note = {
         PlanField.KEYS: list(keys),
@@ -114,7 +116,7 @@ def _sizes(parts: pa.RecordBatch) -> list[int]:
 
 
 def _totals(snapshot: Snapshot, parts: pa.Table) -> dict[str, Any]:
-    read = len(np.unique(parts["reduce"].to_numpy()))
+    read = len(np.unique(snapshot.places(parts)))
     return {
         Metric.ROWS: int(np.sum(parts["rows"].to_numpy())),
         Metric.BYTES: int(np.sum(parts["bytes"].to_numpy())),

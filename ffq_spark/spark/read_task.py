@@ -14,7 +14,8 @@ from ffq_spark.exchange.attempts.stored import CHUNKS_FIELD
 from ffq_spark.exchange.compute.pruning import Predicate
 from ffq_spark.exchange.compute.sorting import sort_rows
 from ffq_spark.exchange.read.rows import check_readable, prunable, read_rows
-from ffq_spark.exchange.scan.snapshot import READ_SCHEMA, Snapshot
+from ffq_spark.exchange.scan.pruned_parts import READ_SCHEMA
+from ffq_spark.exchange.scan.snapshot import Snapshot
 from ffq_spark.exchange.scan.tasks import read_tasks
 from ffq_spark.format import paths
 from ffq_spark.format.records import ExchangeRecord
@@ -84,9 +85,10 @@ def plan_tasks(
 ) -> list[InputPartition]:
     """Divide a snapshot into tasks, at least one: without any, Spark calls `read` with None."""
     parts = task_parts(snapshot, options, schema, predicates)
-    tasks = read_tasks(parts, options) or [pa.RecordBatch.from_pylist([], parts.schema)]
-    exchange = snapshot.exchange.encode()
-    return [ReadTask(batch, exchange) for batch in tasks]
+    exchange = snapshot.exchange
+    tasks = read_tasks(parts, options, exchange.partitions)
+    none = pa.RecordBatch.from_pylist([], parts.schema)
+    return [ReadTask(batch, exchange.encode()) for batch in tasks or [none]]
 
 
 def task_parts(
@@ -101,7 +103,7 @@ def task_parts(
     parts = snapshot.parts(prunable(predicates, snapshot.exchange, options), options.partitions)
     own = snapshot.exchange.schema
     metadata = set(schema.names).difference(own.names)
-    unneeded: set[str] = set() if metadata else set(_FOR_METADATA)
+    unneeded = {"modulus"} if metadata else {"modulus", *_FOR_METADATA}
     if len(schema.names) - len(metadata) == len(own):
         unneeded |= _FOR_SOME_COLUMNS
     known = [name for name in _PART_FIELDS if name not in unneeded]

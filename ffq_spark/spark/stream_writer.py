@@ -41,11 +41,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class BatchMessage(WriterCommitMessage):
-    """The output of a finished task attempt, its query, and the streaming query that owns it."""
+    """The output of a finished task attempt, its query, and the streaming query that owns it.
+
+    The commit's own writer may have been made in a later routing epoch, so the number of partitions
+    comes from the tasks.
+    """
 
     output: AttemptOutput
     query: QueryRecord
     owner: str
+    partitions: int
 
 
 class ExchangeStreamWriter(DataSourceStreamArrowWriter):
@@ -73,14 +78,16 @@ class ExchangeStreamWriter(DataSourceStreamArrowWriter):
         attempt = spark_attempt(task.taskAttemptId())
         output = write_attempt(self._store, self._job, task.partitionId(), attempt, iterator)
         freeze_heap()
-        return BatchMessage(output, self._job.query, streaming_query(task))
+        partitions = self._job.exchange.partitions
+        return BatchMessage(output, self._job.query, streaming_query(task), partitions)
 
     def commit(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
         """Commit a batch as the next step, or discard it if it is a re-run of one in the log."""
         received = all_messages(messages, BatchMessage)
-        if len({(message.query, message.owner) for message in received}) != 1:
+        if len({(sent.query, sent.owner, sent.partitions) for sent in received}) != 1:
             raise BadCommit(f"batch {batch_id} needs messages of one query, and of no other")
         query, owner = received[0].query, received[0].owner
+        exchange = replace(self._job.exchange, partitions=received[0].partitions)
         refuse_canceled(self._store, query.query)
         delivery = Delivery(
             self._options.stream_id or owner,
@@ -91,7 +98,7 @@ class ExchangeStreamWriter(DataSourceStreamArrowWriter):
             self._options.on_mismatch or "warn",
         )
         outputs = [message.output for message in received]
-        job = replace(self._job, query=query)
+        job = replace(self._job, query=query, exchange=exchange)
         with committed_is_success():
             commit_write(self._store, job, outputs, delivery, self._offsets(batch_id))
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
 import pytest
 from command_line import as_json, run
 from conftest import Place
 from gc_scene import Scene, rows_of
+from layouts import write_options
 
 from ffq_spark.exchange.ledger.cancel import end_unfinished, read_cancel
+from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.format import paths
 
 
@@ -148,3 +151,18 @@ def test_versions_and_rollback(scene: Scene) -> None:
     assert "restores" in run("versions", root).stdout
     done = run("rollback", root, "9")
     assert done.returncode == 2 and "FFQ_STEP_NOT_FOUND" in done.stderr
+
+
+def test_rescale_prints_what_later_reads_use(root: str) -> None:
+    options = write_options(keys=("k",), partitions=8)
+    write_batches(root, [pa.record_batch({"k": [1, 2, 3]})], options=options)
+    assert as_json("rescale", root, "12") == {
+        "epoch": 1,
+        "write_partitions": 12,
+        "partitions": 8,
+        "partitions_with_new_steps": 4,
+    }
+    shown = as_json("show", root)
+    assert (shown["partitions"], shown["write_partitions"]) == (8, 12)
+    done = run("rescale", root, "0")
+    assert done.returncode == 2 and "FFQ_BAD_OPTION" in done.stderr

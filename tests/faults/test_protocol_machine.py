@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import fault_truth as truth
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from campaigns import CountedMachine, campaign
 from fault_rows import table_rows
@@ -24,6 +25,7 @@ from ffq_spark import Exchange
 from ffq_spark.errors import (
     AlreadyCommitted,
     BadCommit,
+    Conflict,
     ExchangeMismatch,
     ExchangeNotFound,
     Fenced,
@@ -34,6 +36,7 @@ from ffq_spark.exchange.ledger import ledger
 from ffq_spark.exchange.ledger.compatibility import propose
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.ledger.sealing import AttemptOutput
+from ffq_spark.exchange.maintenance.rescale import rescale
 from ffq_spark.exchange.read.serial_read import read_parts
 from ffq_spark.exchange.scan.snapshot import take_snapshot
 from ffq_spark.exchange.write.attempt_writer import write_attempt
@@ -93,7 +96,7 @@ class Running:
 
 
 class ProtocolMachine(StreamRules, StewardRules, CountedMachine):
-    """Writers, twins, aborts, streams, stewards, gc, readers, faults and crashes on one root."""
+    """Writers, twins, rescales, streams, stewards, gc, readers, faults and crashes on one root."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -177,7 +180,8 @@ class ProtocolMachine(StreamRules, StewardRules, CountedMachine):
         chosen = [pick(outputs, attempts[m]) for m, outputs in query.outputs.items()]
 
         def work(store: Store) -> int:
-            exchange = prepare(store, OPTIONS, SCHEMA)
+            # The attempts were written before any rescale.
+            exchange = replace(prepare(store, OPTIONS, SCHEMA), partitions=OPTIONS.partitions)
             return Ledger(store).commit(query.record, exchange, chosen).step
 
         self.start("commit", work, query.record.query)
@@ -210,6 +214,16 @@ class ProtocolMachine(StreamRules, StewardRules, CountedMachine):
             return len(snapshot.steps), pa.Table.from_batches(batches, snapshot.exchange.schema)
 
         self.start("read", work)
+
+    @precondition(lambda self: self.room)
+    @rule(partitions=st.sampled_from([1, 2, 4, 6]))
+    def rescale(self, partitions: int) -> None:
+        """Change the number of partitions while queries with other numbers are under way."""
+        self.start("rescale", lambda store: rescale(store, partitions))
+
+    def check_rescale(self, running: Running, error: BaseException | None) -> None:
+        if not isinstance(error, (Conflict, ExchangeNotFound)):
+            self.is_excused(running, error)
 
     @precondition(lambda self: self.room)
     @rule()
@@ -308,6 +322,12 @@ class ProtocolMachine(StreamRules, StewardRules, CountedMachine):
             seen = [query] if self.modes[query] == "replace" else [*seen, query]
         return len(seen), sum((expected(self.tag(q), registered[q]) for q in seen), Counter())
 
+    def check_lookups(self, visible: pa.Table) -> None:
+        """Check that look-ups find all rows of a key, whatever partitions its steps have."""
+        if self.exchange == ("k",):
+            found = Exchange(self.root).lookup(1)
+            assert table_rows(found) == table_rows(visible.filter(pc.field("k") == 1))
+
     @invariant()
     def the_log_only_grows_and_holds_each_committed_query_once(self) -> None:
         log = truth.log(self.root)
@@ -350,6 +370,7 @@ class ProtocolMachine(StreamRules, StewardRules, CountedMachine):
             assert self.promised() == truth.kept(self.root, truth.log(self.root))
             if last.process.error is None:
                 assert Exchange(self.root).verify(steps="all").ok
+                self.check_lookups(last.process.result[1])
         finally:
             self.patch.stop()
             ledger.WAITS = self.waits

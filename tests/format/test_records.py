@@ -20,6 +20,7 @@ from ffq_spark.format.records import (
     JsonRecord,
     Outcome,
     OutcomeRecord,
+    RoutingRecord,
     StepBody,
     StepRecord,
 )
@@ -40,7 +41,11 @@ BODY = StepBody(
 )
 attempts = st.dictionaries(st.integers(0, 50), st.integers(1, 3), max_size=20)
 st.register_type_strategy(Registered, attempts.map(Registered.of))
-steps = st.tuples(st.integers(1, 1 << 40), st.integers(0, 9), st.from_type(StepBody)).map(
+bodies = st.builds(
+    StepBody, partitions=st.integers(0, 10_000), sort_by=..., stream=..., offsets=...
+)
+st.register_type_strategy(StepBody, bodies)
+steps = st.tuples(st.integers(1, 1 << 40), st.integers(0, 9), bodies).map(
     lambda drawn: StepRecord(
         step=drawn[0] + drawn[1],
         version=1,
@@ -65,6 +70,8 @@ st.register_type_strategy(ExchangeRecord, exchanges())
 def instances(kind: type[JsonRecord]) -> st.SearchStrategy[JsonRecord]:
     if kind is StepRecord:
         return steps
+    if kind is RoutingRecord:
+        return st.builds(RoutingRecord, *[st.integers(1, 10_000)] * 3)
     return st.from_type(kind)
 
 

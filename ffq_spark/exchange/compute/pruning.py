@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ffq_spark.format.hashing import partition_ids
+from ffq_spark.format.hashing import KeyHashes, key_hashes
 from ffq_spark.format.manifest import statistics_of
 from ffq_spark.format.records import ExchangeRecord
 from ffq_spark.format.texts import array_of
@@ -34,16 +34,14 @@ class Predicate:
     values: tuple[Any, ...]
 
 
-def matching_partitions(
-    exchange: ExchangeRecord, predicates: Iterable[Predicate]
-) -> frozenset[int] | None:
-    """Return the partitions that can hold matching rows, or None if all can.
+def matching_hashes(exchange: ExchangeRecord, predicates: Iterable[Predicate]) -> KeyHashes | None:
+    """Return the hashes that the keys of matching rows can have, or None if they can have any.
 
     >>> exchange = ExchangeRecord.of(pa.schema([("k", pa.int64())]), ["k"], 64)
-    >>> sorted(matching_partitions(exchange, [Predicate("k", "in", (1, 2))]))
-    [24, 29]
+    >>> matching_hashes(exchange, [Predicate("k", "in", (1, 2))]).partitions(64).tolist()
+    [29, 24]
     """
-    if not exchange.keys or exchange.partitions == 1:
+    if not exchange.keys:
         return None
     allowed: dict[str, list[Any]] = {}
     for predicate in predicates:
@@ -67,8 +65,7 @@ def matching_partitions(
         ]
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return None
-    ids = partition_ids(columns, exchange.partitions, exchange.hash)
-    return frozenset(ids.tolist())
+    return key_hashes(columns, exchange.hash)
 
 
 def _spellings(values: list[Any], kind: pa.DataType, hash: str) -> list[Any]:

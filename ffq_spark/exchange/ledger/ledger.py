@@ -26,6 +26,7 @@ from ffq_spark.errors import (
     QueryExists,
     StoreFailed,
 )
+from ffq_spark.exchange.ledger import routing
 from ffq_spark.exchange.ledger.claims import REFUSALS, create_claims
 from ffq_spark.exchange.ledger.compatibility import agree_in_order
 from ffq_spark.exchange.ledger.sealing import AttemptOutput, seal
@@ -141,7 +142,14 @@ class Ledger:
         """
         self.publish_pending()
         body, data = seal(query, outputs, stats)
-        body = replace(body, stream=batch, offsets=offsets, restores=restores, sort_by=sort_by)
+        body = replace(
+            body,
+            stream=batch,
+            offsets=offsets,
+            restores=restores,
+            sort_by=sort_by,
+            partitions=proposal.partitions,
+        )
         if not self._store.create_once(body.manifest, data):
             reason = Fenced(
                 "another commit of this query wrote another manifest", path=body.manifest
@@ -149,7 +157,7 @@ class Ledger:
             raise self._refused(query.query, self.settle(query.query, reason))
         exchange = self.exchange()
         if exchange is not None:
-            agree_in_order(exchange, proposal, self._store.url())
+            agree_in_order(self._as_written(exchange, proposal), proposal, self._store.url())
         record = OutcomeRecord(
             query=query.query,
             outcome=Outcome.COMMITTED,
@@ -163,6 +171,14 @@ class Ledger:
         self._store.create_once(paths.pending(query.query), b"{}\n")
         self._decide(record)
         return self.confirm(record)
+
+    def _as_written(self, exchange: ExchangeRecord, proposal: ExchangeRecord) -> ExchangeRecord:
+        """Return the exchange with the proposal's number of partitions, if it ever had it."""
+        if exchange.partitions == proposal.partitions:
+            return exchange
+        known = routing.partition_counts(self._store, exchange)
+        count = proposal.partitions if proposal.partitions in known else exchange.partitions
+        return replace(exchange, partitions=count)
 
     def _decide(self, record: OutcomeRecord) -> None:
         """Create the outcome, or raise an error once it is certain that this one never will be."""

@@ -32,7 +32,7 @@ Stored = tuple[bytes, StepRecord]
 """The bytes of a step's record, with fields that a later version may have added; the record."""
 
 _HEADER = b"ffq_checkpoint"
-_VERSION = 3
+_VERSION = 4
 _NUMBER_BYTES = 8
 _LARGE = 1 << 20
 
@@ -49,6 +49,8 @@ class LogCheckpoint:
     bases: NDArray[np.int64]
     unknown: frozenset[int]
     """The steps whose manifests could not be read, so that their parts are missing here."""
+    partitions: frozenset[int]
+    """The numbers of partitions of all steps with rows."""
     plain_parts: pa.Table
     stored_records: pa.Array | None = None
     content: pa.Buffer | None = None
@@ -80,6 +82,7 @@ class LogCheckpoint:
             range(steps[0][1].step, steps[-1][1].step + 1),
             np.array([step.base for _, step in steps], np.int64),
             frozenset(step.step for (_, step), table in pairs if table is None),
+            frozenset(step.body.partitions for _, step in steps if step.body.parts),
             join_parts([table for table in parts if table is not None]),
             pa.array([data for data, _ in steps], pa.binary()),
         )
@@ -91,6 +94,7 @@ class LogCheckpoint:
             range(checkpoints[0].numbers.start, checkpoints[-1].numbers.stop),
             np.concatenate([checkpoint.bases for checkpoint in checkpoints]),
             frozenset().union(*(checkpoint.unknown for checkpoint in checkpoints)),
+            frozenset().union(*(checkpoint.partitions for checkpoint in checkpoints)),
             join_parts([checkpoint.parts() for checkpoint in checkpoints]),
             pa.concat_arrays([checkpoint.records for checkpoint in checkpoints]),
         )
@@ -114,6 +118,7 @@ class LogCheckpoint:
                 range(span.first, span.last + 1),
                 np.repeat(bases, counts),
                 frozenset(header["unknown"]),
+                frozenset(header["partitions"]),
                 parts.replace_schema_metadata(),
                 content=content,
                 path=path,
@@ -129,6 +134,7 @@ class LogCheckpoint:
             "last": self.numbers[-1],
             "bases": [(base, len(list(run))) for base, run in groupby(self.bases.tolist())],
             "unknown": sorted(self.unknown),
+            "partitions": sorted(self.partitions),
         }
         parts = self.parts().replace_schema_metadata({_HEADER: json.dumps(header)})
         parts = mark_statistics(parts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from ffq_spark.errors import CorruptRecord
@@ -11,7 +12,14 @@ from ffq_spark.format import manifest
 from ffq_spark.format.manifest import PART_FIELDS, statistics_of
 from ffq_spark.format.records import StepBody, StepRecord
 
-PARTS_SCHEMA = pa.schema([("step", pa.int64()), ("query", pa.int64()), *PART_FIELDS])
+STEP_FIELDS = [
+    pa.field("step", pa.int64()),
+    pa.field("query", pa.int64()),
+    pa.field("modulus", pa.int32()),
+]
+"""What a step adds to its manifest. A row lies in part `pmod(hash, modulus)`; a modulus of 0 is the
+number of partitions in `exchange.json`."""
+PARTS_SCHEMA = pa.schema([*STEP_FIELDS, *PART_FIELDS])
 
 
 def step_parts(
@@ -19,11 +27,12 @@ def step_parts(
 ) -> pa.Table:
     """Decode the parts of a step from its manifest, which must be the committed one."""
     table = committed_parts(step.body, data, path, statistics=statistics)
-    numbers = (step.step, step.body.query)
-    leading = [pa.repeat(pa.scalar(value, pa.int64()), table.num_rows) for value in numbers]
-    return pa.table(
-        [*leading, *table.columns], schema=pa.schema([*list(PARTS_SCHEMA)[:2], *table.schema])
-    )
+    values = (step.step, step.body.query, step.body.partitions)
+    leading = [
+        pa.repeat(pa.scalar(value, field.type), table.num_rows)
+        for value, field in zip(values, STEP_FIELDS, strict=True)
+    ]
+    return pa.table([*leading, *table.columns], schema=pa.schema([*STEP_FIELDS, *table.schema]))
 
 
 def committed_parts(
@@ -35,6 +44,16 @@ def committed_parts(
     if len(data) != body.manifest_bytes or manifest.digest(data) != body.manifest_checksum:
         raise CorruptRecord("the manifest differs from the committed one", path=path)
     return manifest.decode(data, path, statistics=statistics)
+
+
+def with_modulus(parts: pa.Table, founding: int) -> pa.Table:
+    """Replace a modulus of 0 by `founding`, the number of partitions in `exchange.json`."""
+    moduli = parts["modulus"].to_numpy()
+    if np.all(moduli):
+        return parts
+    moduli = np.where(moduli, moduli, np.int32(founding))
+    position = parts.schema.get_field_index("modulus")
+    return parts.set_column(position, parts.schema.field(position), pa.array(moduli))
 
 
 def join_parts(parts: Sequence[pa.Table]) -> pa.Table:

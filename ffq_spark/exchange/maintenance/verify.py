@@ -17,7 +17,8 @@ from ffq_spark.exchange.read.column_ranges import check_directory
 from ffq_spark.exchange.read.decode import decode_part, validated
 from ffq_spark.exchange.read.fetch import fetch_part
 from ffq_spark.exchange.read.part import Part, list_parts
-from ffq_spark.exchange.scan.snapshot import READ_SCHEMA, Snapshot
+from ffq_spark.exchange.scan.pruned_parts import READ_SCHEMA
+from ffq_spark.exchange.scan.snapshot import Snapshot
 from ffq_spark.format.paths import AttemptId
 from ffq_spark.format.payload import Decoder
 from ffq_spark.store import Store
@@ -105,12 +106,13 @@ def _check_part(snapshot: Snapshot, part: Part, order: Sequence[str]) -> None:
     A checksum proves that the bytes are those that were committed, not that they are valid.
     """
     exchange = snapshot.exchange
+    placed = replace(exchange, partitions=part.modulus or exchange.partitions)
     path = snapshot.store.url(part.file)
     data = fetch_part(snapshot.store, part)
     check_directory(exchange.schema, part, data, path)
     batches = validated(decode_part(Decoder(exchange.schema), part, data, path), path, full=True)
     for batch in check_sorted(batches, order, path):
-        check_placed(exchange, batch, part.reduce, path)
+        check_placed(placed, batch, part.reduce, path)
 
 
 def _sizes(part: Part) -> _Sizes:

@@ -100,7 +100,7 @@ def rollback(store: Store, step: int) -> StepRecord:
     try:
         # Retention finds the restored step in the log only once the rollback is published.
         consumers.hold(store, hold, step)
-        record = ledger.commit(query, snapshot.exchange, (), restores=step)
+        record = ledger.commit(query, snapshot.founding, (), restores=step)
     except BaseException as error:
         ended = ledger.give_up(query.query, error)
         if ended is not None and ended.outcome is not Outcome.COMMITTED:

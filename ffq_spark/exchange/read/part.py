@@ -34,6 +34,8 @@ class Part(NamedTuple):
     stage: int = 0
     map_task: int = 0
     attempt: int = 0
+    modulus: int = 0
+    """A row lies in this part if pmod(hash of its keys, modulus) is `reduce`."""
 
 
 def list_parts(table: pa.Table) -> Iterator[Part]:

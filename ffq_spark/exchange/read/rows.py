@@ -69,10 +69,11 @@ def _consolidated(
 ) -> Iterator[pa.RecordBatch]:
     """Read and consolidate a Z-set, one partition at a time.
 
-    Equal rows have equal keys, so they are in the same partition.
+    Equal rows have equal keys, so they are in the same partition. The parts of a partition are
+    neighbours.
     """
     assert exchange.weight is not None
-    reduces = parts["reduce"].to_numpy()
+    reduces = parts["reduce"].to_numpy() % exchange.partitions
     bounds = [0, *(np.flatnonzero(np.diff(reduces)) + 1).tolist(), len(reduces)]
     for start, end in pairwise(bounds):
         batches = read(parts.slice(start, end - start))

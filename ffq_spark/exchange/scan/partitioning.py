@@ -10,14 +10,20 @@ import pyarrow as pa
 from ffq_spark.exchange.scan.snapshot import Snapshot
 from ffq_spark.options import ReadOptions
 
+_MOST_COARSENED = 8
+"""The most partitions of a step that a partitioned scan may combine to one."""
+
 
 def partitioned_by(snapshot: Snapshot) -> tuple[str, ...]:
     """Return the keys by which all rows are partitioned as Spark would, or none.
 
     Keys with floats return none: Spark groups by their normalised values, which are no column.
+    Steps return none if they have too few partitions in common: a shuffle into more is faster.
     """
     exchange = snapshot.exchange
     if snapshot.raw is not None or exchange.hash != "spark":
+        return ()
+    if exchange.partitions * _MOST_COARSENED < max(snapshot.partition_counts, default=1):
         return ()
     kinds = [exchange.schema.field(key).type for key in exchange.keys]
     return exchange.keys if all(_is_plain(kind) for kind in kinds) else ()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -22,22 +24,20 @@ from ffq_spark.errors import (
 )
 from ffq_spark.exchange.attempts import stored
 from ffq_spark.exchange.attempts.resolution import StageAttempts
-from ffq_spark.exchange.compute.pruning import Predicate, matching_partitions, may_match
+from ffq_spark.exchange.compute.pruning import Predicate, matching_hashes
 from ffq_spark.exchange.ledger.claims import claimed_step
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.ledger.log_checkpoint import LogCheckpoint
 from ffq_spark.exchange.ledger.step_log import StepLog, Steps
-from ffq_spark.exchange.ledger.step_parts import PARTS_SCHEMA, step_parts
+from ffq_spark.exchange.ledger.step_parts import STEP_FIELDS, step_parts, with_modulus
 from ffq_spark.exchange.read.part import list_parts
 from ffq_spark.exchange.read.part_schema import part_schema
+from ffq_spark.exchange.scan.pruned_parts import READ_SCHEMA, pruned_parts, where
 from ffq_spark.format import paths
-from ffq_spark.format.manifest import ENDS_FILE, with_file_ends
+from ffq_spark.format.manifest import with_file_ends
 from ffq_spark.format.records import ExchangeRecord, StepRecord
 from ffq_spark.options import ReadOptions
 from ffq_spark.store import Store
-
-READ_SCHEMA = PARTS_SCHEMA.append(ENDS_FILE)
-"""The columns of the parts that a read plans with."""
 
 _FROM_NEWEST = ("", "latest", "all")
 # Numbers of steps have at most 63 bits.
@@ -46,10 +46,13 @@ _STEPS = re.compile(r"([0-9]{1,18})(?:\.\.([0-9]{1,18}))?")
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The steps of an exchange that one read sees, or one query's output as its indexes list it."""
+    """The steps of an exchange that one read sees, or one query's output as its indexes list it.
+
+    `founding` is the record in `exchange.json`.
+    """
 
     store: Store
-    exchange: ExchangeRecord
+    founding: ExchangeRecord
     steps: Sequence[StepRecord]
     raw: pa.Table | None = None
     newest: int | None = None
@@ -57,37 +60,67 @@ class Snapshot:
     current: bool = False
     """Whether these steps are visible now, so that retention keeps their data."""
 
+    @cached_property
+    def partition_counts(self) -> frozenset[int]:
+        """The numbers of partitions that the steps with rows have."""
+        counts: set[int] = set()
+        for piece in self._pieces:
+            if isinstance(piece, LogCheckpoint):
+                counts |= piece.partitions
+            elif piece.body.parts:
+                counts.add(piece.body.partitions)
+        return frozenset(count or self.founding.partitions for count in counts)
+
+    @cached_property
+    def exchange(self) -> ExchangeRecord:
+        """The exchange with the number of partitions at which all steps can be read together.
+
+        A row lies in partition `pmod(hash, n)`, so partition i of m contains the partitions i,
+        i + m, i + 2m, … of any multiple of m. The steps have their greatest common divisor in
+        common.
+        """
+        common = math.gcd(*self.partition_counts) or self.founding.partitions
+        return replace(self.founding, partitions=common)
+
     def parts(
         self,
         predicates: Sequence[Predicate] = (),
         partitions: frozenset[int] | None = None,
     ) -> pa.Table:
         """List the parts that can hold matching rows, by partition, then step, then map task."""
-        allowed = self._allowed(predicates, partitions) if predicates or partitions else partitions
+        self._check_partitions(partitions)
         if self.raw is not None:
-            return self.raw if allowed is None else _in_partitions(self.raw, allowed)
-        tables = [_pruned(table, predicates, allowed) for table in self._tables(bool(predicates))]
+            return self._in_partitions(self.raw, partitions)
+        hashes = matching_hashes(self.founding, predicates) if predicates else None
+        tables = [
+            pruned_parts(self._in_partitions(with_file_ends(table), partitions), predicates, hashes)
+            for table in self._tables(bool(predicates))
+        ]
         # A single table is not copied.
         table = pa.concat_tables(tables or [READ_SCHEMA.empty_table()]).combine_chunks()
-        return table if len(self.steps) == 1 else _by_partition(table)
+        return table if len(self.steps) == 1 else self._by_partition(table)
+
+    @property
+    def _pieces(self) -> tuple[StepRecord | LogCheckpoint, ...]:
+        return self.steps.pieces if isinstance(self.steps, Steps) else tuple(self.steps)
 
     @property
     def num_parts(self) -> int:
         """The number of parts before pruning."""
         if self.raw is not None:
             return int(self.raw.num_rows)
-        pieces = self.steps.pieces if isinstance(self.steps, Steps) else tuple(self.steps)
-        return sum(p.num_parts if isinstance(p, LogCheckpoint) else p.body.parts for p in pieces)
+        return sum(
+            p.num_parts if isinstance(p, LogCheckpoint) else p.body.parts for p in self._pieces
+        )
 
     def part_tables(self, partitions: frozenset[int] | None = None) -> Iterator[pa.Table]:
         """List all parts of some partitions with statistics, which may differ between tables."""
-        tables = self._tables(statistics=True)
-        allowed = self._allowed((), partitions)
-        return tables if allowed is None else (_in_partitions(t, allowed) for t in tables)
+        self._check_partitions(partitions)
+        return (self._in_partitions(table, partitions) for table in self._tables(statistics=True))
 
     def _tables(self, statistics: bool) -> Iterator[pa.Table]:
         """Read the parts of all steps, a table for each log checkpoint and each other step."""
-        pieces = self.steps.pieces if isinstance(self.steps, Steps) else tuple(self.steps)
+        pieces = self._pieces
         checkpoints = [piece for piece in pieces if isinstance(piece, LogCheckpoint)]
         loose = [piece for piece in pieces if not isinstance(piece, LogCheckpoint)]
         # A log checkpoint outlives the data of its steps. For steps that may have expired, read
@@ -96,60 +129,40 @@ class Snapshot:
         for checkpoint in checkpoints:
             known, others = checkpoint.known_parts(doubtful, statistics=statistics)
             loose += others
-            yield known
+            yield with_modulus(known, self.founding.partitions)
         manifests = self.store.read_large([step.body.manifest for step in loose])
         for step, data in zip(loose, manifests, strict=True):
             try:
                 path = self.store.url(step.body.manifest)
-                yield step_parts(step, data, path, statistics=statistics)
+                parts = step_parts(step, data, path, statistics=statistics)
+                yield with_modulus(parts, self.founding.partitions)
             except CorruptRecord:
                 StepLog(self.store).refuse_expired(step.step)
                 raise
 
-    def _allowed(
-        self, predicates: Sequence[Predicate], partitions: frozenset[int] | None
-    ) -> frozenset[int] | None:
+    def _check_partitions(self, partitions: frozenset[int] | None) -> None:
         if partitions is not None and max(partitions) >= self.exchange.partitions:
             known = f"the exchange has partitions 0 to {self.exchange.partitions - 1}"
             message = f"there is no partition {max(partitions)}: {known}"
             raise PartitionNotFound(message, option="partitions")
-        matching = matching_partitions(self.exchange, predicates)
-        if matching is None or partitions is None:
-            return partitions if matching is None else matching
-        return matching & partitions
 
+    def _in_partitions(self, table: pa.Table, partitions: frozenset[int] | None) -> pa.Table:
+        if partitions is None:
+            return table
+        return where(table, np.isin(self.places(table), list(partitions)))
 
-def _by_partition(table: pa.Table) -> pa.Table:
-    """Sort by partition, then step; the parts of a step are sorted by map task already."""
-    steps, reduces = table["step"].to_numpy(), table["reduce"].to_numpy()
-    partition, step = np.diff(reduces), np.diff(steps)
-    if np.all((partition > 0) | ((partition == 0) & (step >= 0))):
-        return table
-    return table.take(pa.array(np.lexsort((steps, reduces))))
+    def places(self, parts: pa.Table) -> NDArray[np.int32]:
+        """Return the partition of each part at the number of partitions of `exchange`."""
+        places: NDArray[np.int32] = parts["reduce"].to_numpy() % np.int32(self.exchange.partitions)
+        return places
 
-
-def _pruned(
-    table: pa.Table, predicates: Sequence[Predicate], allowed: frozenset[int] | None
-) -> pa.Table:
-    table = with_file_ends(table)
-    if allowed is not None:
-        table = _in_partitions(table, allowed)
-    # Statistics are not copied with the parts that remain.
-    parts = table.select(READ_SCHEMA.names)
-    return _where(parts, may_match(table, predicates)) if predicates else parts
-
-
-def _in_partitions(table: pa.Table, allowed: frozenset[int]) -> pa.Table:
-    return _where(table, np.isin(table["reduce"].to_numpy(), list(allowed)))
-
-
-def _where(table: pa.Table, keep: NDArray[np.bool_]) -> pa.Table:
-    """Filter a table; rows are copied unless they are neighbours and most of the table."""
-    kept = np.flatnonzero(keep)
-    # A short slice would keep the whole table in memory as long as the plan.
-    if 2 * len(kept) > len(keep) and kept[-1] - kept[0] + 1 == len(kept):
-        return table.slice(kept[0], len(kept))
-    return table.take(pa.array(kept))
+    def _by_partition(self, table: pa.Table) -> pa.Table:
+        """Sort by partition, then step; the parts of a step are sorted by map task already."""
+        steps, places = table["step"].to_numpy(), self.places(table)
+        partition, step = np.diff(places), np.diff(steps)
+        if np.all((partition > 0) | ((partition == 0) & (step >= 0))):
+            return table
+        return table.take(pa.array(np.lexsort((steps, places))))
 
 
 class Opened(NamedTuple):
@@ -245,7 +258,10 @@ def _one_query(store: Store, ledger: Ledger, options: ReadOptions) -> Snapshot:
         stage = step.stage
     with ledger.log.explaining_expiry(outcome):
         raw = _stored_parts(StageAttempts.of(store, query, stage, step), options.attempt)
-    return Snapshot(store, ledger.exchange() or _guess(store, raw), (), raw)
+    exchange = ledger.exchange() or _guess(store, raw)
+    if step is not None and step.partitions:
+        exchange = replace(exchange, partitions=step.partitions)
+    return Snapshot(store, exchange, (), raw)
 
 
 def _unrecorded(store: Store, options: ReadOptions, queries: Sequence[int]) -> Snapshot:
@@ -271,10 +287,10 @@ def _stored_parts(attempts: StageAttempts, attempt: str) -> pa.Table:
     if largest >= 1 << 63:
         raise Unsupported(f"FFQ's number {largest} does not fit into 63 bits")
     table = stored.parts_of(indexes)
-    count = table.num_rows
-    table = table.add_column(0, PARTS_SCHEMA.field(0), [pa.nulls(count, pa.int64())])
-    queries = pa.repeat(pa.scalar(query, pa.int64()), count)
-    return table.add_column(1, PARTS_SCHEMA.field(1), [queries])
+    for position, (field, value) in enumerate(zip(STEP_FIELDS, (None, query, 0), strict=True)):
+        column = pa.repeat(pa.scalar(value, field.type), table.num_rows)
+        table = table.add_column(position, field, [column])
+    return table
 
 
 def _guess(store: Store, raw: pa.Table) -> ExchangeRecord:

@@ -12,12 +12,14 @@ from ffq_spark.exchange.compute.planner import plan
 from ffq_spark.options import ReadOptions
 
 
-def read_tasks(parts: pa.Table, options: ReadOptions) -> list[pa.RecordBatch]:
+def read_tasks(parts: pa.Table, options: ReadOptions, partitions: int) -> list[pa.RecordBatch]:
     """Divide parts into tasks of about the target size; tasks are never empty.
 
-    The shards of a heavy partition consist of whole parts, so no row is hashed again.
+    `partitions` divides the modulus of every part. The shards of a heavy partition consist of whole
+    parts, so no row is hashed again.
     """
-    reduces, sizes = parts["reduce"].to_numpy(), parts["bytes"].to_numpy()
+    reduces = parts["reduce"].to_numpy() % partitions
+    sizes = parts["bytes"].to_numpy()
     if np.any(np.diff(reduces) < 0):
         order = np.argsort(reduces, kind="stable")
         parts, reduces, sizes = parts.take(pa.array(order)), reduces[order], sizes[order]
@@ -53,8 +55,8 @@ def read_tasks(parts: pa.Table, options: ReadOptions) -> list[pa.RecordBatch]:
 def partition_tasks(parts: pa.Table, count: int) -> list[pa.RecordBatch]:
     """Divide parts into one task for each of `count` partitions; tasks may be empty.
 
-    `count` divides the exchange's number of partitions P. A row's partition is pmod(hash, P), so
-    pmod(hash, count) combines the partitions i, i + count, i + 2 count and so on.
+    `count` divides the modulus m of every part. A row's part is pmod(hash, m), so pmod(hash, count)
+    combines the parts i, i + count, i + 2 count and so on.
     """
     whole = pa.concat_batches(parts.combine_chunks().to_batches() or [_none(parts.schema)])
     reduces = whole.column("reduce").to_numpy(zero_copy_only=False)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 
 import pyarrow as pa
 
 from ffq_spark.errors import BadOption
 from ffq_spark.exchange.compute.zset import check_weight
+from ffq_spark.exchange.ledger import routing
 from ffq_spark.exchange.ledger.compatibility import propose
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.write.stream_write import BATCH_WRITES, Delivery
@@ -49,6 +51,12 @@ def prepare(
         # A first write that died after its outcome has decided about the exchange.
         ledger.publish_pending()
         existing = ledger.exchange()
+        if existing is not None:
+            known = routing.partition_counts(store, existing)
+            existing = replace(existing, partitions=known[-1])
+            if options.partitions in known:
+                # A job may go on to name a number of partitions from before a rescale.
+                options = replace(options, partitions=None)
     return propose(options, schema, spark_schema, existing, store.url())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,50 @@ from ffq_spark.errors import BadOption
 from ffq_spark.format.hashing import ffq_messages, murmur3
 from ffq_spark.format.hashing.key_types import check_key_type
 
-__all__ = ["check_key_type", "ffq_hash", "partition_ids", "spark_hash"]
+__all__ = [
+    "KeyHashes",
+    "check_key_type",
+    "ffq_hash",
+    "key_hashes",
+    "partition_ids",
+    "spark_hash",
+]
 
 # The arrays of one block stay in the processor's cache from one mixing step to the next.
 _BLOCK_ROWS = 1 << 16
+
+
+@dataclass(frozen=True)
+class KeyHashes:
+    """The hash of each row's keys, from which its partition follows for any number of them."""
+
+    values: NDArray[np.int32] | NDArray[np.uint64]
+
+    def partitions(self, count: int) -> NDArray[np.int32]:
+        """Return the reduce partition of each row, out of `count` partitions.
+
+        >>> hashes = key_hashes([pa.array([1, 2])])
+        >>> hashes.partitions(64).tolist(), hashes.partitions(8).tolist()
+        ([29, 24], [5, 0])
+        """
+        if not 1 <= count <= np.iinfo(np.int32).max:
+            limit = np.iinfo(np.int32).max
+            raise BadOption(f"partitions={count} must be from 1 to {limit}", option="partitions")
+        if self.values.dtype == np.uint64:
+            return np.mod(self.values, np.uint64(count)).astype(np.int32)
+        if count & (count - 1) == 0:
+            # For a power of two a mask gives the same result at a fraction of the cost.
+            return self.values & np.int32(count - 1)
+        return np.mod(self.values, np.int32(count))
+
+
+def key_hashes(columns: Sequence[pa.Array], hash: str = "spark") -> KeyHashes:
+    """Compute the hash of each row from its key columns."""
+    if hash == "spark":
+        return KeyHashes(spark_hash(columns))
+    if hash == "ffq":
+        return KeyHashes(ffq_hash(columns))
+    raise BadOption(f"hash={hash!r} must be 'spark' or 'ffq'", option="hash")
 
 
 def partition_ids(
@@ -33,18 +74,7 @@ def partition_ids(
     >>> partition_ids([keys], 64, hash="ffq").tolist()
     [63, 54, 63]
     """
-    if not 1 <= partitions <= np.iinfo(np.int32).max:
-        limit = np.iinfo(np.int32).max
-        raise BadOption(f"partitions={partitions} must be from 1 to {limit}", option="partitions")
-    if hash == "spark":
-        hashes = spark_hash(columns)
-        if partitions & (partitions - 1) == 0:
-            # For a power of two a mask gives the same result at a fraction of the cost.
-            return hashes & np.int32(partitions - 1)
-        return np.mod(hashes, np.int32(partitions))
-    if hash == "ffq":
-        return np.mod(ffq_hash(columns), np.uint64(partitions)).astype(np.int32)
-    raise BadOption(f"hash={hash!r} must be 'spark' or 'ffq'", option="hash")
+    return key_hashes(columns, hash).partitions(partitions)
 
 
 def spark_hash(columns: Sequence[pa.Array]) -> NDArray[np.int32]:

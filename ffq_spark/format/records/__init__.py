@@ -18,6 +18,7 @@ from ffq_spark.format.records.queries import (
     OutcomeRecord,
     QueryRecord,
 )
+from ffq_spark.format.records.routing import RoutingRecord
 from ffq_spark.format.records.steps import NewestRecord, StepBody, StepRecord
 from ffq_spark.format.records.streams import (
     SEAL,
@@ -45,6 +46,7 @@ __all__ = [
     "OutcomeRecord",
     "OwnerRecord",
     "QueryRecord",
+    "RoutingRecord",
     "StepBody",
     "StepRecord",
     "StreamBatch",

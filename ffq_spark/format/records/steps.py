@@ -18,7 +18,8 @@ class StepBody(JsonRecord):
 
     `registered` names one attempt for each map task. A rollback brings back the snapshot as of step
     `restores`. Each part is sorted by `sort_by`. `rows`, `bytes` and `parts` are sums over the
-    manifest, kept here for listings that do not read it.
+    manifest, kept here for listings that do not read it. The rows are hash-partitioned into
+    `partitions`; 0 stands for the number in `exchange.json`, in steps that do not record their own.
     """
 
     query: int
@@ -36,10 +37,13 @@ class StepBody(JsonRecord):
     sort_by: tuple[str, ...] = ()
     stream: StreamBatch | None = None
     offsets: Offsets | None = None
+    partitions: int = 0
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> StepBody:
         body = super().from_document(document)
+        if body.partitions < 0:
+            raise ValueError(f"a step cannot have {body.partitions} partitions")
         stream, offsets = document.get("stream"), document.get("offsets")
         return replace(
             body,

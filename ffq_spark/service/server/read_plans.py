@@ -91,7 +91,7 @@ class Plan:
     def tasks(self) -> Iterator[Task]:
         """Yield a ticket for each read task."""
         first = 0
-        for parts in read_tasks(self.parts, self.options):
+        for parts in read_tasks(self.parts, self.options, self.exchange.partitions):
             yield Task.within(self.read, first, parts.num_rows, digest(parts))
             first += parts.num_rows
 

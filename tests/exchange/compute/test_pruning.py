@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from layouts import write_options
 
 from ffq_spark import Exchange
-from ffq_spark.exchange.compute.pruning import Predicate, matching_partitions, may_match
+from ffq_spark.exchange.compute.pruning import Predicate, matching_hashes, may_match
 from ffq_spark.exchange.read.serial_read import read_parts
 from ffq_spark.exchange.scan.snapshot import Snapshot, take_snapshot
 from ffq_spark.exchange.write.local_write import write_batches
@@ -25,6 +25,13 @@ from ffq_spark.options import ReadOptions, WriteOptions
 from ffq_spark.store import Store
 
 NAN = float("nan")
+
+
+def matching_partitions(
+    exchange: ExchangeRecord, predicates: list[Predicate]
+) -> frozenset[int] | None:
+    hashes = matching_hashes(exchange, predicates)
+    return None if hashes is None else frozenset(hashes.partitions(exchange.partitions).tolist())
 
 
 def matches(value: Any, predicate: Predicate) -> bool:

@@ -15,13 +15,14 @@ from layouts import write_options
 from stepping import Files, Process, kill_points, open_store
 
 from ffq_spark.errors import CorruptRecord, StepExpired
-from ffq_spark.exchange.compute.pruning import Predicate, matching_partitions, may_match
+from ffq_spark.exchange.compute.pruning import Predicate, matching_hashes, may_match
 from ffq_spark.exchange.ledger import log_checkpoint
 from ffq_spark.exchange.ledger.log_checkpoint import LogCheckpoint
 from ffq_spark.exchange.ledger.log_spans import Span
 from ffq_spark.exchange.ledger.step_log import StepLog
 from ffq_spark.exchange.maintenance import versions
-from ffq_spark.exchange.scan.snapshot import READ_SCHEMA, take_snapshot
+from ffq_spark.exchange.scan.pruned_parts import READ_SCHEMA
+from ffq_spark.exchange.scan.snapshot import take_snapshot
 from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.format import manifest, paths
 from ffq_spark.format.ids import now_ms
@@ -60,7 +61,8 @@ class Naive:
 
     def parts(self, numbers: list[int], predicates: list[Predicate]) -> list[dict[str, Any]]:
         exchange = ExchangeRecord.decode(self.files[paths.EXCHANGE], paths.EXCHANGE)
-        allowed = matching_partitions(exchange, predicates)
+        hashes = matching_hashes(exchange, predicates)
+        allowed = None if hashes is None else set(hashes.partitions(exchange.partitions).tolist())
         rows = []
         for number in numbers:
             body = self.steps[number - 1].body
@@ -71,7 +73,8 @@ class Naive:
             table = table.select([field.name for field in manifest.PART_FIELDS])
             for row in table.to_pylist():
                 ends_file = row["offset"] == last[row["file"]]
-                rows.append({"step": number, "query": body.query, **row, "ends_file": ends_file})
+                own = {"step": number, "query": body.query, "modulus": body.partitions}
+                rows.append({**own, **row, "ends_file": ends_file})
         wanted = [row for row in rows if allowed is None or row["reduce"] in allowed]
         return sorted(wanted, key=lambda row: (row["reduce"], row["step"], row["map_task"]))
 

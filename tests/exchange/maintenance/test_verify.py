@@ -104,7 +104,7 @@ def test_verify_finds_an_index_that_lists_other_parts(root: str) -> None:
 def test_verify_finds_rows_in_the_wrong_partition(root: str) -> None:
     """Files and records agree, but a look-up would miss the misplaced rows."""
     damaged = Damaged(root)
-    record = Path(root) / "_ffq/exchange.json"
+    (record,) = (Path(root) / "_ffq/steps").iterdir()
     record.write_bytes(record.read_bytes().replace(b'"partitions": 3', b'"partitions": 7'))
     findings = damaged.exchange.verify().findings
     assert len(findings) == 3

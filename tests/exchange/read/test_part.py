@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ffq_spark.exchange.read.part import Part, list_parts
-from ffq_spark.exchange.scan.snapshot import READ_SCHEMA
+from ffq_spark.exchange.scan.pruned_parts import READ_SCHEMA
 from ffq_spark.format.index import Chunk
 
 LARGE = (1 << 64) - 1

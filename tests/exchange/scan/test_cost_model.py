@@ -153,7 +153,7 @@ def test_the_model_counts_the_ranges_of_any_shape(
     }
     costs, store = estimate(shape), Asked()
     options = ReadOptions(target_partition_bytes=shape.task_bytes)
-    planned = read_tasks(with_file_ends(pa.table(columns)), options)
+    planned = read_tasks(with_file_ends(pa.table(columns)), options, shape.partitions)
     for task in planned:
         whole = ColumnSelection(SMALL.schema, SMALL.schema.names, local=False)
         parts = pa.Table.from_batches([task])
@@ -177,7 +177,7 @@ def write(
 def read(store: Store, options: ReadOptions) -> int:
     """Read all rows of the exchange, task by task; return the number of tasks."""
     snapshot = take_snapshot(store, options)
-    tasks = read_tasks(snapshot.parts(), options)
+    tasks = read_tasks(snapshot.parts(), options, 64)
     schema = snapshot.exchange.schema
     tables = [pa.Table.from_batches([task]) for task in tasks]
     rows = sum(batch.num_rows for parts in tables for batch in read_parts(store, parts, schema))

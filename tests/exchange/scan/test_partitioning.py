@@ -26,7 +26,7 @@ def written(root: str, *orders: tuple[str, ...], keys: tuple[str, ...] = ("k",))
 def test_rows_are_placed_by_keys_whose_hash_is_sparks(root: str) -> None:
     snapshot = written(root, ())
     assert partitioned_by(snapshot) == ("k",)
-    by_ffq = replace(snapshot, exchange=replace(snapshot.exchange, hash="ffq"))
+    by_ffq = replace(snapshot, founding=replace(snapshot.founding, hash="ffq"))
     assert partitioned_by(by_ffq) == ()
     raw = take_snapshot(Store(root), ReadOptions(query=snapshot.steps[0].body.query))
     assert partitioned_by(raw) == ()

@@ -33,7 +33,7 @@ def test_tasks_have_every_part_once(
         max_tasks=most,
         consolidate=consolidate,
     )
-    tasks = read_tasks(table(rows), options)
+    tasks = read_tasks(table(rows), options, 64)
     assert all(task.num_rows for task in tasks)
     numbers = [number for task in tasks for number in task.column("number").to_pylist()]
     assert sorted(numbers) == list(range(len(rows)))

@@ -8,7 +8,8 @@ from layouts import write_options
 
 from ffq_spark.errors import BadOption, ExchangeNotFound, PartitionNotFound, StepNotFound
 from ffq_spark.exchange.compute.pruning import Predicate
-from ffq_spark.exchange.scan.snapshot import READ_SCHEMA, open_exchange, take_snapshot
+from ffq_spark.exchange.scan.pruned_parts import READ_SCHEMA
+from ffq_spark.exchange.scan.snapshot import open_exchange, take_snapshot
 from ffq_spark.exchange.write.local_write import write_batches
 from ffq_spark.options import ReadOptions
 from ffq_spark.store import Store
