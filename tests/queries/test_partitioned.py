@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import reduce
 from typing import Any
 
 import pytest
@@ -27,16 +28,17 @@ def frames(spark: Any) -> dict[str, Any]:
         "IF(id % 17 = 0, NULL, id % 110) AS k", "CAST(id % 5 AS STRING) AS g", "id AS w"
     )
     small = right.selectExpr("CAST(k AS INT) AS k", "g", "w")
-    return {"a": left, "b": right, "c": right, "d": small, "e": right}
+    return {"a": left, "d": small, **dict.fromkeys("bcepqr", right)}
 
 
 @pytest.fixture(scope="module")
 def exchanges(
     spark: Any, frames: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Any]:
-    """Write `a`, `b`, `d` in 8 partitions by k, `c` in 4, `e` in 6; `m`, `n`, `o` by two keys."""
-    roots = {name: str(tmp_path_factory.mktemp(name) / "root") for name in "abcdemno"}
-    for name, partitions in {"a": 8, "b": 8, "c": 4, "d": 8, "e": 6}.items():
+    """Write exchanges by k in different numbers of partitions; `m`, `n` and `o` by two keys."""
+    roots = {name: str(tmp_path_factory.mktemp(name) / "root") for name in "abcdepqrmno"}
+    counts = {"a": 8, "b": 8, "c": 4, "d": 8, "e": 6, "p": 5, "q": 10, "r": 12}
+    for name, partitions in counts.items():
         write(frames[name], roots[name], keys="k", partitions=partitions)
     # Three steps: the second replaces the first, and the third is appended.
     write(frames["a"].limit(50), roots["m"], keys="k,g", partitions=6)
@@ -105,6 +107,20 @@ SHUFFLE_FREE: dict[str, Query] = {
     "three of two sizes": lambda t: (
         joined("a", "c")(t).join(t["b"].selectExpr("k", "w AS u"), "k", "left").groupBy("k").count()
     ),
+    "sizes with a common divisor": joined("a", "e"),
+    "sizes with a common divisor, outer": joined("e", "a", "full"),
+    "three with a common divisor": lambda t: (
+        joined("a", "e", "left")(t).join(t["c"].selectExpr("k", "w AS u"), "k")
+    ),
+    "four with a common divisor": lambda t: (
+        joined("r", "e")(t)
+        .join(joined("a", "c")(t).selectExpr("k", "w AS u"), "k", "left_semi")
+        .groupBy("k")
+        .count()
+    ),
+    "aggregates with a common divisor": lambda t: (
+        t["a"].groupBy("k").count().join(t["e"].groupBy("k", "g").agg(f.sum("w")), "k", "full")
+    ),
     "two keys": joined("m", "n", on=["k", "g"]),
     "two keys in the other order": joined("n", "m", "left_semi", on=["g", "k"]),
     "two keys, grouped": lambda t: t["m"].groupBy("g", "k").agg(f.sum("v")),
@@ -112,7 +128,30 @@ SHUFFLE_FREE: dict[str, Query] = {
     "co-grouped union": lambda t: (
         t["a"].select("k").unionAll(t["b"].select("k")).groupBy("k").count()
     ),
+    "a union of three sizes": lambda t: (
+        united(t, "ace").groupBy("k").agg(f.count("*"), f.max("g"))
+    ),
+    "a union joined": lambda t: united(t, "ae").join(t["b"].select("k", "w"), "k", "left"),
+    "a union with a join": lambda t: (
+        united(t, "ae").unionAll(joined("r", "c", "left_semi")(t).select("k", "g")).distinct()
+    ),
+    "a cogroup": lambda t: cogrouped(t, "a", "b"),
+    "a cogroup with a common divisor": lambda t: cogrouped(t, "a", "e"),
 }
+
+
+def united(t: dict[str, Any], names: str) -> Any:
+    return reduce(lambda left, right: left.unionAll(right), [t[n].select("k", "g") for n in names])
+
+
+def cogrouped(t: dict[str, Any], left: str, right: str) -> Any:
+    def sizes(key: Any, one: Any, other: Any) -> Any:
+        import pandas as pd
+
+        return pd.DataFrame({"k": [key[0]], "m": [len(one)], "n": [len(other)]})
+
+    groups = t[left].groupBy("k").cogroup(t[right].groupBy("k"))
+    return groups.applyInPandas(sizes, "k LONG, m LONG, n LONG")
 
 
 @pytest.mark.parametrize("name", SHUFFLE_FREE)
@@ -140,21 +179,37 @@ SOME: dict[str, tuple[Query, int, list[int]]] = {
     "more than the keys": (lambda t: t["a"].join(t["b"], ["k", "g"]), 2, [0, 0]),
     "another type": (lambda t: t["a"].join(t["d"].drop("g"), "k"), 1, [8, 0]),
     "an expression": (lambda t: t["a"].groupBy(f.col("k") + 1).count(), 1, [0]),
-    "sizes without a factor": (joined("a", "e"), 1, [8, 0]),
-    # Whether to read `a` in the partitions of `c` is decided before Spark plans its join with `e`.
-    "sizes without a factor below another join": (
-        lambda t: joined("a", "e")(t).join(t["c"].selectExpr("k", "w AS u"), "k"),
+    "sizes without a common divisor": (joined("a", "p"), 1, [8, 0]),
+    "sizes with a common divisor that is too small": (joined("q", "r", "left_semi"), 1, [0, 12]),
+    "sizes without a common divisor below another join": (
+        lambda t: joined("a", "p")(t).join(t["e"].selectExpr("k", "w AS u"), "k"),
         2,
         [8, 0, 0],
+    ),
+    "a union of sizes without a common divisor": (
+        lambda t: united(t, "ap").groupBy("k").count(),
+        1,
+        [0, 0],
+    ),
+    # Only the join uses the partitions, so the union does not reduce them.
+    "joins in a union": (
+        lambda t: joined("a", "b", "left_semi")(t).unionAll(joined("e", "e", "left_anti")(t)),
+        0,
+        [8, 8, 6, 6],
+    ),
+    "a shuffle with fewer partitions": (
+        lambda t: t["a"].join(t["table"].repartition(4, "k").groupBy("k").agg(f.sum("w")), "k"),
+        1,
+        [4],
+    ),
+    "a shuffle without a common divisor": (
+        lambda t: t["a"].join(t["table"].repartition(3, "k").groupBy("k").agg(f.sum("w")), "k"),
+        2,
+        [8],
     ),
     "keys that were hashed in another order": (joined("m", "o", on=["k", "g"]), 1, [6, 0]),
     "everything": (lambda t: t["a"].agg(f.sum("v")), 1, [0]),
     "sorted": (lambda t: t["a"].orderBy("v"), 1, [0]),
-    "a union of two sizes": (
-        lambda t: t["a"].select("k").unionAll(t["c"].select("k")).groupBy("k").count(),
-        1,
-        [0, 0],
-    ),
     "rows alone": (lambda t: t["a"].where("v > 7").select("v"), 0, [0]),
 }
 

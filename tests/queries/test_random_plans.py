@@ -25,6 +25,7 @@ TABLES: dict[str, dict[str, Any]] = {
     "f": {"keys": "g,k", "partitions": 8},
     "h": {"keys": "g", "partitions": 3},
     "i": {"keys": "k", "partitions": 1},
+    "j": {"keys": "k", "partitions": 12, "sortBy": "k"},
 }
 COLUMNS = ["k", "g", "v"]
 Plan = Callable[[dict[str, Any]], Any]

@@ -44,6 +44,12 @@ case class FfqScanExec(
     else None
   }
 
+  def withPartitioning(partitioning: ScanPartitioning): FfqScanExec = {
+    val copied = copy(partitioning = partitioning)
+    logicalLink.foreach(copied.setLogicalLink)
+    copied
+  }
+
   /** The order of a merge of the sorted parts. */
   def storedOrder: Seq[String] = scan.note.toSeq.flatMap { note =>
     note.order.takeWhile(name => column(name).exists(c => FfqScanExec.isOrdered(c.dataType)))

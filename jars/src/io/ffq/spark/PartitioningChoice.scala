@@ -2,14 +2,10 @@ package io.ffq.spark
 
 import java.util.{Collections, IdentityHashMap}
 
-import scala.util.Try
-
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.physical._
 import org.apache.spark.sql.execution._
-import org.apache.spark.sql.execution.adaptive.QueryStageExec
 import org.apache.spark.sql.execution.exchange._
-import org.apache.spark.sql.execution.joins.ShuffledJoin
 
 /** Chooses how each scan of a physical plan distributes its rows over tasks. */
 private object PartitioningChoice {
@@ -18,18 +14,18 @@ private object PartitioningChoice {
   def applyTo(plan: SparkPlan): SparkPlan =
     if (!plan.exists(requiresClustering)) plan
     else {
-      val candidate = coalesceJoins(plan.transformUp {
+      val candidate = CommonCounts.applyTo(plan.transformUp {
         case scan: FfqScanExec if scan.keys.nonEmpty =>
-          withPartitioning(
-            scan, ScanPartitioning(scan.scan.note.get.partitions, scan.storedOrder))
+          scan.withPartitioning(
+            ScanPartitioning(scan.scan.note.get.partitions, scan.storedOrder))
       })
       val uses = usesIn(candidate)
       candidate.transformUp {
         case scan: FfqScanExec if scan.partitioning.partitions > 0 =>
-          if (!uses.needed.contains(scan)) withPartitioning(scan, ScanPartitioning())
+          if (!uses.needed.contains(scan)) scan.withPartitioning(ScanPartitioning())
           else if (uses.ordered.contains(scan)) scan
-          else withPartitioning(
-            scan, scan.partitioning.copy(order = uses.sorted.getOrDefault(scan, Nil)))
+          else scan.withPartitioning(
+            scan.partitioning.copy(order = uses.sorted.getOrDefault(scan, Nil)))
       }
     }
 
@@ -42,7 +38,7 @@ private object PartitioningChoice {
       // A repartition that asks for the partitioning which its input has already.
       case ShuffleExchangeExec(
             wanted: HashPartitioning, child, REPARTITION_BY_COL | REPARTITION_BY_NUM, _, _)
-          if partitionings(child).exists(wanted.semanticEquals) =>
+          if CommonCounts.partitionings(child).exists(wanted.semanticEquals) =>
         uses.collect(child, isNeeded = true)
       case _ =>
     }
@@ -53,54 +49,6 @@ private object PartitioningChoice {
     case _: ClusteredDistribution | AllTuples => true
     case _ => false
   }
-
-  private def withPartitioning(scan: FfqScanExec, partitioning: ScanPartitioning): FfqScanExec = {
-    val copied = scan.copy(partitioning = partitioning)
-    scan.logicalLink.foreach(copied.setLogicalLink)
-    copied
-  }
-
-  /**
-   * Make both sides of each join equally many partitions where one count divides the other, by
-   * reading the side with more of them at the smaller count.
-   */
-  private def coalesceJoins(plan: SparkPlan): SparkPlan = plan.transformUp {
-    case join: ShuffledJoin =>
-      (partitionCount(join.left, join.leftKeys), partitionCount(join.right, join.rightKeys)) match {
-        case (Some(left), Some(right)) if left > right && left % right == 0 =>
-          join.withNewChildren(Seq(coalesceScans(join.left, left, right), join.right))
-        case (Some(left), Some(right)) if right > left && right % left == 0 =>
-          join.withNewChildren(Seq(join.left, coalesceScans(join.right, right, left)))
-        case _ => join
-      }
-  }
-
-  /** The number of partitions by the keys of a join, for a side with no shuffle below it. */
-  private def partitionCount(side: SparkPlan, keys: Seq[Expression]): Option[Int] = {
-    val hasShuffle =
-      side.exists(node => node.isInstanceOf[Exchange] || node.isInstanceOf[QueryStageExec])
-    if (hasShuffle) None
-    else partitionings(side).find { hash =>
-      hash.expressions.length == keys.length &&
-      hash.expressions.forall(expression => keys.exists(_.semanticEquals(expression)))
-    }.map(_.numPartitions)
-  }
-
-  private def coalesceScans(side: SparkPlan, from: Int, to: Int): SparkPlan = side.transformUp {
-    case scan: FfqScanExec if scan.partitioning.partitions == from =>
-      withPartitioning(scan, scan.partitioning.copy(partitions = to))
-  }
-
-  /** A join of sides with different counts throws here until Spark has added a shuffle to it. */
-  private def partitionings(plan: SparkPlan): Seq[HashPartitioning] =
-    Try(plan.outputPartitioning).fold(_ => Nil, hashPartitionings)
-
-  private def hashPartitionings(partitioning: Partitioning): Seq[HashPartitioning] =
-    partitioning match {
-      case hash: HashPartitioning => Seq(hash)
-      case PartitioningCollection(several) => several.flatMap(hashPartitionings)
-      case _ => Nil
-    }
 
   /** The scans on which an operator relies without a shuffle between, by object identity. */
   private class Uses {
