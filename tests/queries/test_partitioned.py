@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from functools import reduce
 from typing import Any
@@ -109,8 +110,8 @@ SHUFFLE_FREE: dict[str, Query] = {
     ),
     "sizes with a common divisor": joined("a", "e"),
     "sizes with a common divisor, outer": joined("e", "a", "full"),
-    "three with a common divisor": lambda t: (
-        joined("a", "e", "left")(t).join(t["c"].selectExpr("k", "w AS u"), "k")
+    "three with a common divisor": lambda t: joined("a", "e", "left")(t).join(
+        t["c"].selectExpr("k", "w AS u"), "k"
     ),
     "four with a common divisor": lambda t: (
         joined("r", "e")(t)
@@ -123,14 +124,30 @@ SHUFFLE_FREE: dict[str, Query] = {
     ),
     "two keys": joined("m", "n", on=["k", "g"]),
     "two keys in the other order": joined("n", "m", "left_semi", on=["g", "k"]),
+    "two keys, with a condition in the other order": lambda t: (
+        t["m"].alias("x").join(t["n"].alias("y"), f.expr("x.g = y.g AND x.k = y.k"), "left")
+    ).select("x.k", "y.g", "v", "w"),
+    **{
+        f"{how} join by more than the keys": joined("a", "b", how, ["k", "g"])
+        for how in ("inner", "left", "right", "full", "left_semi", "left_anti")
+    },
+    "more than the keys, the key last": joined("a", "b", on=["g", "k"]),
+    "more than the keys with a common divisor": joined("e", "a", "left", ["g", "k"]),
+    "more than two keys": lambda t: (
+        t["m"].alias("x").join(t["n"].alias("y"), f.expr("x.v = y.w AND x.g = y.g AND x.k = y.k"))
+    ).select("x.k", "y.g", "v", "w"),
+    "more than the keys, three": lambda t: (
+        joined("a", "b", on=["k", "g"])(t)
+        .join(t["c"].selectExpr("k", "g", "w AS u"), ["g", "k"], "left")
+        .groupBy("k")
+        .agg(f.sum("u"))
+    ),
     "two keys, grouped": lambda t: t["m"].groupBy("g", "k").agg(f.sum("v")),
     "in": lambda t: t["a"].where(f.col("k").isin(list(range(40)))).groupBy("k").count(),
     "co-grouped union": lambda t: (
         t["a"].select("k").unionAll(t["b"].select("k")).groupBy("k").count()
     ),
-    "a union of three sizes": lambda t: (
-        united(t, "ace").groupBy("k").agg(f.count("*"), f.max("g"))
-    ),
+    "a union of three sizes": lambda t: united(t, "ace").groupBy("k").agg(f.count("*"), f.max("g")),
     "a union joined": lambda t: united(t, "ae").join(t["b"].select("k", "w"), "k", "left"),
     "a union with a join": lambda t: (
         united(t, "ae").unionAll(joined("r", "c", "left_semi")(t).select("k", "g")).distinct()
@@ -176,7 +193,26 @@ SOME: dict[str, tuple[Query, int, list[int]]] = {
     "another column": (lambda t: t["a"].groupBy("g").count(), 1, [0]),
     "a join, then another column": (exists, 1, [8, 8]),
     "a subset of the keys": (lambda t: t["m"].groupBy("k").count(), 1, [0]),
-    "more than the keys": (lambda t: t["a"].join(t["b"], ["k", "g"]), 2, [0, 0]),
+    "more than the keys with another table": (
+        lambda t: t["a"].join(t["table"].withColumn("v", f.col("w")), ["v", "k"], "full"),
+        1,
+        [8],
+    ),
+    # Adaptive execution plans these again when the shuffle of the table has run.
+    "more than the keys, then another table": (
+        lambda t: joined("a", "b", on=["k", "g"])(t).join(
+            t["table"].selectExpr("k", "w AS u"), "k"
+        ),
+        1,
+        [8, 8],
+    ),
+    "a common divisor, then another table": (
+        lambda t: joined("a", "e", "left")(t).join(t["table"].selectExpr("k", "w AS u"), "k"),
+        1,
+        [2, 2],
+    ),
+    "fewer than the keys": (joined("m", "n"), 2, [0, 0]),
+    "one exchange by a key, one by two": (joined("a", "m", "left_semi", ["k", "g"]), 1, [8, 0]),
     "another type": (lambda t: t["a"].join(t["d"].drop("g"), "k"), 1, [8, 0]),
     "an expression": (lambda t: t["a"].groupBy(f.col("k") + 1).count(), 1, [0]),
     "sizes without a common divisor": (joined("a", "p"), 1, [8, 0]),
@@ -208,6 +244,16 @@ SOME: dict[str, tuple[Query, int, list[int]]] = {
         [8],
     ),
     "keys that were hashed in another order": (joined("m", "o", on=["k", "g"]), 1, [6, 0]),
+    "keys in another order, named in another order": (
+        joined("m", "o", "full", ["g", "k"]),
+        1,
+        [6, 0],
+    ),
+    "keys in another order, and more": (
+        lambda t: t["o"].join(t["m"].withColumnRenamed("v", "w"), ["w", "k", "g"], "left"),
+        1,
+        [6, 0],
+    ),
     "everything": (lambda t: t["a"].agg(f.sum("v")), 1, [0]),
     "sorted": (lambda t: t["a"].orderBy("v"), 1, [0]),
     "rows alone": (lambda t: t["a"].where("v > 7").select("v"), 0, [0]),
@@ -229,13 +275,29 @@ def test_shuffles_where_they_are_needed(
     assert (answer.shuffles, answer.scans) == (shuffles, layouts), answer.plan
 
 
-def test_more_than_the_keys_need_no_shuffle_if_spark_allows_that(
-    spark: Any, exchanges: dict[str, Any], tables: dict[str, Any], aqe: None
+@pytest.mark.parametrize("required", ["true", "false"])
+def test_joins_by_more_than_the_keys_follow_a_rule_that_the_user_sets(
+    required: str, spark: Any, exchanges: dict[str, Any], tables: dict[str, Any], aqe: None
 ) -> None:
-    with conf(spark, spark_sql_requireAllClusterKeysForCoPartition="false"):
+    with conf(spark, spark_sql_requireAllClusterKeysForCoPartition=required):
         answer = Answer(exchanges["a"].join(exchanges["b"], ["k", "g"]))
         assert answer.rows == rows(tables["a"].join(tables["b"], ["k", "g"]))
-        assert answer.shuffles == 0
+        assert (answer.shuffles, answer.scans) == (
+            (2, [0, 0]) if required == "true" else (0, [8, 8])
+        )
+
+
+def test_joins_of_other_tables_in_the_query_keep_the_rule_of_spark(
+    tables: dict[str, Any], exchanges: dict[str, Any], aqe: None
+) -> None:
+    def query(t: dict[str, Any]) -> Any:
+        left, right = (tables[n].select("k", "g").repartition(5, "k") for n in "bc")
+        return left.join(right, ["k", "g"], "left_anti").unionAll(t["a"].select("k", "g"))
+
+    answer = Answer(query(exchanges).groupBy("k").count())
+    assert answer.rows == rows(query(tables).groupBy("k").count())
+    shuffles = [rest for name, rest in answer.plan if name == "Exchange"]
+    assert sum(bool(re.search(r"hashpartitioning\(k#\d+L, g#", rest)) for rest in shuffles) == 2
 
 
 def test_a_scan_alone_keeps_its_few_tasks(exchanges: dict[str, Any]) -> None:

@@ -134,12 +134,21 @@ plans = st.recursive(st.builds(scan, st.sampled_from(sorted(TABLES))), larger, m
 
 
 def check(
-    spark: Any, tables: tuple[dict[str, Any], dict[str, Any]], plan: Plan, aqe: bool, wide: bool
+    spark: Any,
+    tables: tuple[dict[str, Any], dict[str, Any]],
+    plan: Plan,
+    aqe: bool,
+    wide: bool,
+    split: bool,
 ) -> None:
     settings = {
         "spark_sql_adaptive_enabled": str(aqe).lower(),
         "spark_sql_autoBroadcastJoinThreshold": "-1" if wide else "10MB",
         "spark_sql_shuffle_partitions": "3",
+        # Whether adaptive execution splits partitions as skewed, or coalesces all of them.
+        "spark_sql_adaptive_advisoryPartitionSizeInBytes": "200" if split else "64MB",
+        "spark_sql_adaptive_skewJoin_skewedPartitionThresholdInBytes": "100" if split else "256MB",
+        "spark_sql_adaptive_skewJoin_skewedPartitionFactor": "1" if split else "5",
     }
     with conf(spark, **settings):
         over_exchanges, over_parquet = (rows(of.limit(20000)) for of in map(plan, tables))
@@ -152,13 +161,17 @@ _fixtures = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCh
 
 
 @settings(max_examples=25, suppress_health_check=_fixtures)
-@given(plan=plans, aqe=st.booleans(), wide=st.booleans())
-def test_random_plans(spark: Any, tables: Any, plan: Plan, aqe: bool, wide: bool) -> None:
-    check(spark, tables, plan, aqe, wide)
+@given(plan=plans, aqe=st.booleans(), wide=st.booleans(), split=st.booleans())
+def test_random_plans(
+    spark: Any, tables: Any, plan: Plan, aqe: bool, wide: bool, split: bool
+) -> None:
+    check(spark, tables, plan, aqe, wide, split)
 
 
 @pytest.mark.soak
 @settings(max_examples=300, suppress_health_check=_fixtures)
-@given(plan=plans, aqe=st.booleans(), wide=st.booleans())
-def test_many_random_plans(spark: Any, tables: Any, plan: Plan, aqe: bool, wide: bool) -> None:
-    check(spark, tables, plan, aqe, wide)
+@given(plan=plans, aqe=st.booleans(), wide=st.booleans(), split=st.booleans())
+def test_many_random_plans(
+    spark: Any, tables: Any, plan: Plan, aqe: bool, wide: bool, split: bool
+) -> None:
+    check(spark, tables, plan, aqe, wide, split)

@@ -30,7 +30,7 @@ case class FfqScanExec(
   override def ordering: Option[Seq[SortOrder]] = None
 
   @transient override lazy val outputPartitioning: Partitioning =
-    if (partitioning.partitions > 0) HashPartitioning(keys.get, partitioning.partitions)
+    if (partitioning.partitions > 0) new ExchangePartitioning(keys.get, partitioning.partitions)
     else UnknownPartitioning(0)
 
   override def outputOrdering: Seq[SortOrder] =
