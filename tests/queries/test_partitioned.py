@@ -395,6 +395,21 @@ def test_cached_and_reused(
     assert answer.count("ReusedExchange") == 1, answer.plan
 
 
+def test_cached_rows_joined_with_finer_exchanges(
+    exchanges: dict[str, Any], frames: dict[str, Any], aqe: None
+) -> None:
+    cached = exchanges["c"].groupBy("k").agg(f.sum("w").alias("s")).cache()
+    expected = frames["c"].groupBy("k").agg(f.sum("w").alias("s"))
+    try:
+        cached.count()
+        for name, shuffles, partitions in (("a", 0, 4), ("e", 1, 6)):
+            answer = Answer(exchanges[name].join(cached, "k", "full"))
+            assert answer.rows == rows(frames[name].join(expected, "k", "full"))
+            assert (answer.shuffles, answer.scans[0]) == (shuffles, partitions), answer.plan
+    finally:
+        cached.unpersist()
+
+
 def test_partitions_without_rows_and_without_parts(
     spark: Any, frames: dict[str, Any], root: str, aqe: None
 ) -> None:

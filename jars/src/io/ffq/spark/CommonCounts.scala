@@ -63,7 +63,7 @@ private object CommonCounts {
   private def withCommonCount(operator: SparkPlan): SparkPlan = {
     val inputs = operator.children
     val counts = inputs.map(partitionings(_).head.numPartitions)
-    val fixed = inputs.zip(counts).collect { case (input, count) if isShuffled(input) => count }
+    val fixed = inputs.zip(counts).collect { case (input, count) if isFixed(input, count) => count }
     val common = counts.reduce(gcd(_, _))
     val isPossible = fixed.forall(_ == common) && counts.exists(_ != common)
     if (!isPossible || !isWorthwhile(common, inputs, counts)) operator
@@ -72,19 +72,22 @@ private object CommonCounts {
     })
   }
 
-  private def isShuffled(plan: SparkPlan): Boolean = plan.exists {
-    case _: Exchange | _: QueryStageExec => true
-    case _ => false
+  /** Whether an input is shuffled, cached or bucketed, and not only read from exchanges. */
+  private def isFixed(input: SparkPlan, count: Int): Boolean =
+    scans(input, count).isEmpty || input.exists {
+      case _: Exchange | _: QueryStageExec => true
+      case _ => false
+    }
+
+  private def scans(input: SparkPlan, count: Int): Seq[FfqScanExec] = input.collect {
+    case scan: FfqScanExec if scan.partitioning.partitions == count => scan
   }
 
   /** Whether few enough tasks are lost: none, or a part of those of the smallest exchange. */
   private def isWorthwhile(common: Int, inputs: Seq[SparkPlan], counts: Seq[Int]): Boolean =
     common == counts.min || common > 1 && {
       val written = inputs.zip(counts).flatMap { case (input, count) =>
-        input.collect {
-          case scan: FfqScanExec if scan.partitioning.partitions == count =>
-            scan.scan.note.get.partitions
-        }
+        scans(input, count).map(_.scan.note.get.partitions)
       }
       common.toLong * MaxRatio >= written.min
     }
