@@ -15,7 +15,7 @@ from spark_rows import read, rows, write
 
 pytestmark = pytest.mark.spark
 
-# The write options of each table; all tables have the columns k, g and v.
+# The write options of each table; all tables have the columns k, g and v, and one has narrow keys.
 TABLES: dict[str, dict[str, Any]] = {
     "a": {"keys": "k", "partitions": 8},
     "b": {"keys": "k", "partitions": 8, "sortBy": "k"},
@@ -26,7 +26,9 @@ TABLES: dict[str, dict[str, Any]] = {
     "h": {"keys": "g", "partitions": 3},
     "i": {"keys": "k", "partitions": 1},
     "j": {"keys": "k", "partitions": 12, "sortBy": "k"},
+    "l": {"keys": "k", "partitions": 8},
 }
+NARROW = "l"
 COLUMNS = ["k", "g", "v"]
 Plan = Callable[[dict[str, Any]], Any]
 
@@ -44,6 +46,8 @@ def tables(
             f"IF(id % 10 = {number}, NULL, CAST((id * 7 + {number}) % 4 AS STRING)) AS g",
             f"(id * 31 + {number}) % 50 AS v",
         )
+        if name == NARROW:
+            frame = frame.withColumn("k", f.col("k").cast("int"))
         root = str(folder / f"{name}.exchange")
         order = {"sortBy": options["sortBy"]} if "sortBy" in options else {}
         if name == "a":
