@@ -107,3 +107,8 @@ def resize(
 def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """Concatenate batches of one schema; a single batch is returned without a copy."""
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def compact(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Copy a batch into memory of its own size: a slice holds all bytes that it was cut from."""
+    return pa.ipc.read_record_batch(batch.serialize(), batch.schema)

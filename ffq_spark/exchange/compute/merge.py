@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ffq_spark.format.ordering import sort_indices
+from ffq_spark.exchange.compute.row_order import row_order
 
 
 def merge_sorted(
@@ -27,10 +27,9 @@ def merge_sorted(
     """
     heads = [_Head(run) for run in runs]
     while len(live := [head for head in heads if head.fill()]) > 1:
-        counts = _ready([head.rows.select(by) for head in live], by)
+        counts, order = _ready([head.rows.select(by) for head in live], by)
         ready = [head.take(count) for head, count in zip(live, counts, strict=True) if count]
-        joined = pa.concat_batches(ready)
-        yield joined if len(ready) == 1 else joined.take(row_order(joined, by))
+        yield ready[0] if len(ready) == 1 else pa.concat_batches(ready).take(pa.array(order))
     for head in live:
         while head.fill():
             yield head.take(head.rows.num_rows)
@@ -64,34 +63,21 @@ class _Head:
         return taken
 
 
-def _ready(heads: Sequence[pa.RecordBatch], by: Sequence[str]) -> list[int]:
-    """Count for each head the rows up to the smallest of all heads' last rows."""
-    ends = np.cumsum([head.num_rows for head in heads])
+def _ready(
+    heads: Sequence[pa.RecordBatch], by: Sequence[str]
+) -> tuple[list[int], NDArray[np.int64]]:
+    """Count for each head the rows up to the smallest of all heads' last rows, and order them.
+
+    The order numbers these rows alone, those of the first head first.
+    """
+    lengths = np.array([head.num_rows for head in heads])
+    ends = np.cumsum(lengths)
     order = row_order(pa.concat_batches(heads), by)
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     ready = order[: place[ends - 1].min() + 1]
-    owners = np.searchsorted(ends, ready, side="right")
-    counts: list[int] = np.bincount(owners, minlength=len(heads)).tolist()
-    return counts
-
-
-def row_order(rows: pa.RecordBatch, by: Sequence[str], *, stable: bool = True) -> NDArray[Any]:
-    """Return the row numbers of a batch in sorted order; `stable` keeps the order of equal rows."""
-    columns = [rows.column(name) for name in by]
-    order: NDArray[Any]
-    if len(columns) == 1 and (words := _words(columns[0])) is not None:
-        # NumPy's stable sort detects sorted runs and only merges them.
-        order = np.argsort(words, kind="stable" if stable else "quicksort")
-    else:
-        order = sort_indices(columns).to_numpy()
-    return order
-
-
-def _words(column: pa.Array) -> NDArray[Any] | None:
-    """View a column as integers of the same order; None if that needs a conversion."""
-    kind = column.type
-    if column.null_count or not (pa.types.is_signed_integer(kind) or pa.types.is_temporal(kind)):
-        return None
-    plain = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}.get(kind.bit_width)
-    return None if plain is None else column.view(plain).to_numpy()
+    owners = np.repeat(np.arange(len(heads)), lengths)[ready]
+    counts = np.bincount(owners, minlength=len(heads))
+    # The ready rows of a head are its first ones, so the others only shift those of later heads.
+    left_before = (ends - lengths) - (np.cumsum(counts) - counts)
+    return counts.tolist(), ready - left_before[owners]

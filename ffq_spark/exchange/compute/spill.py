@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from ffq_spark.errors import StoreFailed
+from ffq_spark.exchange.compute.batch_sizes import compact
 
 
 def spill_directory() -> str:
@@ -58,6 +59,22 @@ class Spilled:
     def of_batches(cls, batches: Iterable[pa.RecordBatch]) -> Spilled:
         """Spill at least one batch as an Arrow stream."""
         return cls(lambda file: file.write_stream(batches))
+
+    def copy(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Copy a batch of the file into memory: mapped pages would hold their neighbours too."""
+        copy = compact(batch)
+        self.forget()
+        return copy
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Read the batches of an Arrow stream, one at a time.
+
+        >>> batch = pa.record_batch({"k": [1, 2]})
+        >>> [read.num_rows for read in Spilled.of_batches([batch, batch]).batches()]
+        [2, 2]
+        """
+        for batch in pa.ipc.open_stream(self.data):
+            yield self.copy(batch)
 
     def forget(self) -> None:
         """Release the pages that were used so far; they are read again when they are used again."""

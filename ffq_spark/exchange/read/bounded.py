@@ -116,7 +116,7 @@ def _batches(
             rows += batch.num_rows
             batches += 1
             for piece in split_within(batch, limits.batch_bytes):
-                yield _copied(piece, place) if place else piece
+                yield place.copy(piece) if place else piece
     check_counts(rows, batches, part, path)
 
 
@@ -164,13 +164,6 @@ def _spilled_columns(
     schema = pa.schema([column.schema.field(0) for column in columns])
     arrays = [column.column(0) for column in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=schema), place
-
-
-def _copied(batch: pa.RecordBatch, place: Spilled) -> pa.RecordBatch:
-    """Copy a slice from its file into memory: mapped pages would hold their neighbours too."""
-    copy = pa.ipc.read_record_batch(batch.serialize(), batch.schema)
-    place.forget()
-    return copy
 
 
 def _bounds(large: NDArray[np.bool_]) -> list[int]:

@@ -1,29 +1,21 @@
-"""Merge sorted parts to one sorted stream in bounded memory.
+"""Read sorted parts as one sorted stream in bounded memory.
 
-Every part is a run. A part is verified as a whole before its first row, so all parts of a partition
-are fetched first: into memory if they fit, else to local disk.
+A part is verified as a whole before its first row, so all parts are read before the first row of
+the stream. Rows above a limit go through local disk: see `sorting`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, pairwise
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from ffq_spark.exchange.compute.merge import merge_sorted
-from ffq_spark.exchange.compute.sorting import sort_rows
-from ffq_spark.exchange.compute.spill import Spilled
-from ffq_spark.exchange.read.decode import decode_part
-from ffq_spark.exchange.read.fetch import fetch_parts
-from ffq_spark.exchange.read.part import Part
-from ffq_spark.exchange.read.row_shape import RowShape
+from ffq_spark.exchange.compute.batch_sizes import compact
+from ffq_spark.exchange.compute.sorting import IN_MEMORY, sort_rows
+from ffq_spark.exchange.read.bounded import MemoryLimits, read_bounded
+from ffq_spark.exchange.read.serial_read import read_parts
 from ffq_spark.options import ReadOptions
 from ffq_spark.store import ReadTotals, Store
-
-IN_MEMORY = 128 << 20
-# All runs together hold about this many rows.
-_ROWS_IN_HAND = 1 << 16
 
 
 def read_sorted(
@@ -34,63 +26,24 @@ def read_sorted(
     options: ReadOptions,
     *,
     output: pa.Schema | None = None,
+    limits: MemoryLimits | None = None,
     totals: ReadTotals | None = None,
     in_memory: int = IN_MEMORY,
 ) -> Iterator[pa.RecordBatch]:
-    """Read the rows of parts that are each sorted by `order`, in that order."""
+    """Read the rows of parts that are each sorted by `order`, in that order.
+
+    Equal rows come in the order of a plain read.
+    """
     output = output or schema
     by_order = [schema.field(name) for name in order if name not in output.names]
-    shape = RowShape(schema, pa.schema([*output, *by_order]), local=store.is_local)
-    total = sum(parts["bytes"].to_pylist())
-    source = fetch_parts(
-        store,
-        parts,
-        options.verify,
-        options.credits,
-        totals or ReadTotals(),
-        shape.selection,
-    )
-    fetched = _on_disk(source) if total > in_memory else list(source)
-    held = max(_ROWS_IN_HAND // max(len(fetched), 1), 1024)
-    runs = [
-        _run(shape, part, data, held, store.url(part.file), options.verify)
-        for part, data in fetched
-    ]
-    del fetched
-    for batch in _merged(runs, order, at_once=total <= in_memory // 8):
+    opened = pa.schema([*output, *by_order])
+    if limits is None:
+        rows = read_parts(store, parts, schema, options, output=opened, totals=totals)
+    else:
+        in_memory = min(in_memory, limits.batch_bytes)
+        rows = read_bounded(store, parts, schema, limits, output=opened, totals=totals)
+    if not set(schema.names) <= set(opened.names):
+        # Batches of some columns hold the bytes of all of them.
+        rows = map(compact, rows)
+    for batch in sort_rows(rows, order, in_memory):
         yield batch.select(output.names)
-
-
-def _merged(
-    runs: list[Iterator[pa.RecordBatch]], order: Sequence[str], *, at_once: bool
-) -> Iterator[pa.RecordBatch]:
-    """Merge runs; few rows are sorted at once, which takes a third of the time."""
-    if at_once and len(runs) > 1:
-        return sort_rows(chain.from_iterable(runs), order, stable=True)
-    return merge_sorted(runs, order)
-
-
-def _run(
-    shape: RowShape, part: Part, data: pa.Buffer, rows: int, path: str, verify: str
-) -> Iterator[pa.RecordBatch]:
-    """Decode a part in slices of at most `rows` rows; the merge holds one or two of each run."""
-    for batch in shape.rows(part, decode_part(shape.decoder, part, data, path, verify)):
-        for start in range(0, batch.num_rows, rows):
-            yield batch.slice(start, rows)
-
-
-def _on_disk(fetched: Iterable[tuple[Part, pa.Buffer]]) -> list[tuple[Part, pa.Buffer]]:
-    """Spill all parts to one file: a file for each would need thousands of descriptors."""
-    parts: list[Part] = []
-    ends = [0]
-
-    def pieces() -> Iterator[pa.Buffer]:
-        for part, data in fetched:
-            parts.append(part)
-            ends.append(ends[-1] + data.size)
-            yield data
-
-    spilled = Spilled.of_pieces(pieces()).data
-    return [
-        (part, spilled[start:end]) for part, (start, end) in zip(parts, pairwise(ends), strict=True)
-    ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
@@ -15,7 +17,7 @@ from layouts import write_options
 
 from ffq_spark import Exchange
 from ffq_spark.errors import CorruptPart
-from ffq_spark.exchange.compute.sorting import check_sorted, sort_rows
+from ffq_spark.exchange.compute.sorting import FAN_IN, check_sorted, sort_rows
 from ffq_spark.exchange.ledger.ledger import Ledger
 from ffq_spark.exchange.write.attempt_writer import write_attempt
 from ffq_spark.exchange.write.job import WriteJob
@@ -78,6 +80,39 @@ def test_what_does_not_fit_goes_through_disk(keys: str) -> None:
         assert last is None or first >= last
         rows, last = rows + sorted_batch.num_rows, sorted_batch["k"][-1].as_py()
     assert rows == count
+    assert peak < 4 * limit
+
+
+def test_runs_are_merged_in_stages_and_equal_rows_keep_their_order() -> None:
+    """More runs than three levels hold stay few open files, and few batches in memory."""
+    count = FAN_IN * FAN_IN + FAN_IN + 5
+    rows = [pa.record_batch({"k": [i % 3, i % 5], "at": [2 * i, 2 * i + 1]}) for i in range(count)]
+    most = 0
+
+    def watched() -> Iterator[pa.RecordBatch]:
+        nonlocal most
+        for batch in rows:
+            yield batch
+            most = max(most, len(os.listdir("/proc/self/fd")))
+
+    before = len(os.listdir("/proc/self/fd"))
+    table = pa.Table.from_batches(sort_rows(watched(), ["k"], in_memory=0))
+    assert most - before < 3 * FAN_IN
+    keys = list(zip(table["k"].to_pylist(), table["at"].to_pylist(), strict=True))
+    assert keys == sorted(keys)
+    assert sorted(table["at"].to_pylist()) == list(range(2 * count))
+
+
+def test_wide_rows_are_spilled_in_batches_of_few_bytes() -> None:
+    """The memory of a merge is bounded in bytes, so wide rows come in few at a time."""
+    wide = [pa.record_batch({"k": [i], "t": ["x" * 50_000]}) for i in range(999, -1, -1)]
+    limit = 1 << 20
+    pool = pa.default_memory_pool()
+    before, peak, keys = pool.bytes_allocated(), 0, []
+    for batch in sort_rows(iter(wide), ["k"], limit):
+        peak = max(peak, pool.bytes_allocated() - before)
+        keys += batch["k"].to_pylist()
+    assert keys == list(range(1000))
     assert peak < 4 * limit
 
 
