@@ -44,6 +44,7 @@ CODES = {
     "NoCommonVersion": "FFQ_NO_COMMON_VERSION",
     "NoOffsets": "FFQ_NO_OFFSETS",
     "NotRegistered": "FFQ_NOT_REGISTERED",
+    "NotSorted": "FFQ_NOT_SORTED",
     "PartitionNotFound": "FFQ_PARTITION_NOT_FOUND",
     "QueryEnded": "FFQ_QUERY_ENDED",
     "QueryExists": "FFQ_QUERY_EXISTS",

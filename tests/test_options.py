@@ -63,6 +63,7 @@ VALUES: dict[tuple[str, str], tuple[str, Any, tuple[str, ...]]] = {
     ("read", "maxTasks"): ("0", 0, ("-1", "x")),
     ("read", "pruneByFilters"): ("true", True, ("yes",)),
     ("read", "consolidate"): ("true", True, ("yes",)),
+    ("read", "mergeBy"): ("a, b", ("a", "b"), ("", "a,", "a,a")),
     ("read", "startingStep"): ("Latest", "latest", ("0", "-1", "newest", "")),
     ("read", "maxStepsPerTrigger"): ("3", 3, ("-1", "x")),
     ("read", "maxBytesPerTrigger"): ("1m", 1 << 20, ("0", "x")),

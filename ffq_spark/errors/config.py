@@ -27,7 +27,7 @@ class UnknownOption(FfqConfigError):
 
 
 class KeyColumnMissing(FfqConfigError):
-    """A column named in `keys`, `sortBy`, `columns` or `statistics` does not exist."""
+    """A column named in `keys`, `sortBy`, `mergeBy`, `columns` or `statistics` does not exist."""
 
     code = "FFQ_COLUMN_MISSING"
     remedy = "Name columns of the schema, in its spelling"

@@ -78,6 +78,16 @@ class StatementActive(FfqPlanningError):
     remedy = "Wait until its status is SUCCEEDED"
 
 
+class NotSorted(FfqPlanningError):
+    """The parts of a step are not sorted by the columns of `mergeBy`."""
+
+    code = "FFQ_NOT_SORTED"
+    remedy = (
+        "Write every step with a sortBy that begins with these columns, or read without mergeBy "
+        "and sort the rows in the engine"
+    )
+
+
 class TicketStale(FfqPlanningError):
     """Storage no longer holds what the ticket was made for."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,7 @@ from ffq_spark.exchange.read.fetch import fetch_part
 from ffq_spark.exchange.read.part_lookup import registered_part
 from ffq_spark.exchange.read.row_shape import output_schema
 from ffq_spark.exchange.read.rows import check_readable, read_rows
+from ffq_spark.exchange.scan.partitioning import check_mergeable
 from ffq_spark.exchange.scan.snapshot import Snapshot, take_snapshot
 from ffq_spark.format.paths import AttemptId
 from ffq_spark.format.records import CancelRecord, RoutingRecord, StepRecord
@@ -150,10 +151,26 @@ class Exchange:
         snapshot, chosen = self._snapshot(options)
         exchange = snapshot.exchange
         check_readable(exchange, chosen)
+        check_mergeable(snapshot, chosen)
         parts = snapshot.parts(partitions=chosen.partitions)
         schema = output_schema(exchange.schema, chosen)
         batches = read_rows(self._store, parts, exchange, chosen, schema, totals=totals)
         return pa.RecordBatchReader.from_batches(schema, batches)
+
+    def merge(
+        self, by: Sequence[str] | str, **options: Unpack[ReadArguments]
+    ) -> pa.RecordBatchReader:
+        """Read rows in ascending order of some columns, nulls first, by merging sorted parts.
+
+        Every step must be written with a `sortBy` that begins with `by`. Rows that are equal in
+        these columns come in the order of `read`. Rows beyond 64 MiB go through local disk.
+
+        >>> from ffq_spark.examples import tiny_exchange
+        >>> tiny_exchange().merge(by="id", columns=["id"]).read_all()["id"].to_pylist()
+        [0, 1, 2, 3, 4, 5]
+        """
+        options["merge_by"] = by or ()
+        return self.read(**options)
 
     def lookup(self, key: Any, **options: Unpack[ReadArguments]) -> pa.Table:
         """Read all rows of one key; only the partition that can hold it is opened.
@@ -164,6 +181,7 @@ class Exchange:
         snapshot, chosen = self._snapshot(options)
         exchange = snapshot.exchange
         check_readable(exchange, chosen)
+        check_mergeable(snapshot, chosen)
         predicates = key_predicates(exchange, key)
         parts = snapshot.parts(predicates, chosen.partitions)
         schema = output_schema(exchange.schema, chosen)

@@ -128,6 +128,17 @@ class ReadOptions(Options):
         per_call=True,
         shown="false",
     )
+    merge_by: tuple[str, ...] = option(
+        "mergeBy",
+        names,
+        (),
+        "Merge the sorted parts of all partitions and steps: rows come in ascending order of these "
+        "columns, nulls first, as by `ORDER BY`. Every step of the snapshot must be written with a "
+        "`sortBy` that begins with them. Spark and the service read in one task, and rows beyond "
+        "64 MiB go through local disk. Not for streams.",
+        per_call=True,
+        shown="no order",
+    )
     starting_step: str = option(
         "startingStep",
         starting_step,
@@ -189,3 +200,4 @@ class ReadArguments(TypedDict, total=False):
     credits: int | str | None
     metadata_columns: bool | None
     consolidate: bool | None
+    merge_by: Sequence[str] | str | None

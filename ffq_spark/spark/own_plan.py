@@ -34,7 +34,8 @@ def own_plan(
     """Plan a scan for the plugin; a plan by partitions has one task for each, in their order."""
     predicates = decode_conditions(request.filters, snapshot.exchange)
     parts = task_parts(snapshot, options, schema, predicates)
-    keys = _spark_keys(snapshot)
+    # A merge is one task, so its rows are not partitioned.
+    keys = () if options.merge_by else _spark_keys(snapshot)
     order = sorted_by(snapshot, options)
     exchange = snapshot.exchange.encode()
     tasks: list[ReadTask]

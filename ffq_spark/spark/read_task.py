@@ -14,6 +14,7 @@ from ffq_spark.exchange.attempts.stored import CHUNKS_FIELD
 from ffq_spark.exchange.compute.pruning import Predicate
 from ffq_spark.exchange.compute.sorting import sort_rows
 from ffq_spark.exchange.read.rows import check_readable, prunable, read_rows
+from ffq_spark.exchange.scan.partitioning import check_mergeable
 from ffq_spark.exchange.scan.pruned_parts import READ_SCHEMA
 from ffq_spark.exchange.scan.snapshot import Snapshot
 from ffq_spark.exchange.scan.tasks import read_tasks
@@ -100,6 +101,7 @@ def task_parts(
     """List the parts that a read needs, with what a task must know of each."""
     _check_schema(snapshot, schema)
     check_readable(snapshot.exchange, options)
+    check_mergeable(snapshot, options)
     parts = snapshot.parts(prunable(predicates, snapshot.exchange, options), options.partitions)
     own = snapshot.exchange.schema
     metadata = set(schema.names).difference(own.names)

@@ -90,7 +90,11 @@ class FfqShuffleSource(DataSource):
             raise Unsupported(f"{message}; use a newer Spark, or read steps in batches")
         from ffq_spark.spark.stream_reader import ExchangeStreamReader
 
-        return ExchangeStreamReader(self.store(), self._read_options(), schema)
+        options = self._read_options()
+        if options.merge_by:
+            message = "the rows of a stream come in no order; leave the option out"
+            raise BadOption(message, option="mergeBy")
+        return ExchangeStreamReader(self.store(), options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> ExchangeWriter:
         """Check a batch write, begin its query and return its writer."""

@@ -105,3 +105,11 @@ def test_the_order_is_that_of_sorted_parts(tmp_path: Path, store: Store) -> None
     sorted_store = write(tmp_path / "sorted", sortBy="k")
     assert plan(sorted_store, PlanRequest())[0]["order"] == ["k"]
     assert plan(store, PlanRequest())[0]["order"] == []
+
+
+def test_a_merge_is_one_task_of_no_partitions(tmp_path: Path) -> None:
+    store = write(tmp_path / "sorted", sortBy="k")
+    note, tasks = plan(store, PlanRequest(), mergeBy="k", minTasks="4", targetPartitionBytes="64")
+    assert (note["keys"], len(tasks)) == ([], 1)
+    with pytest.raises(Unsupported, match="by no keys"):
+        plan(store, PlanRequest(partitions=8), mergeBy="k")

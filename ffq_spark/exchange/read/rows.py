@@ -38,8 +38,9 @@ def read_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Read the rows of parts with the columns and types of `output`.
 
-    `order` names columns by which all parts are sorted; rows then come in that order. `equal`
-    keeps the rows of one key. `limits` bounds the memory, however large a part or a batch is.
+    `order`, or else the option `mergeBy`, names columns by which all parts are sorted; rows then
+    come in that order. `equal` keeps the rows of one key. `limits` bounds the memory, however large
+    a part or a batch is.
     """
     keys = [exchange.schema.field(p.column) for p in equal if p.column not in output.names]
     opened = pa.schema([*output, *keys])
@@ -48,8 +49,10 @@ def read_rows(
         # Within limits every part is verified in full, because a read may resume later.
         options = replace(options, credits=limits.part_bytes, verify="full")
     read = partial(read_parts, store, schema=schema, options=options, totals=totals)
-    if order:
-        rows = read_sorted(store, parts, schema, order, options, output=opened, totals=totals)
+    if order := order or options.merge_by:
+        rows = read_sorted(
+            store, parts, schema, order, options, output=opened, limits=limits, totals=totals
+        )
     elif options.consolidate:
         rows = _consolidated(read, parts, exchange, opened)
     elif limits is not None:
@@ -85,7 +88,8 @@ def _consolidated(
 def check_readable(exchange: ExchangeRecord, options: ReadOptions) -> None:
     """Refuse options that the exchange cannot serve.
 
-    Metadata columns must not have the name of a column, and only a Z-set can be consolidated.
+    Metadata columns must not have the name of a column. Only a Z-set can be consolidated, and not
+    while it is merged.
     """
     twice = [f.name for f in METADATA_FIELDS if f.name in exchange.schema.names]
     if options.metadata_columns and twice:
@@ -95,6 +99,9 @@ def check_readable(exchange: ExchangeRecord, options: ReadOptions) -> None:
         return
     if exchange.weight is None:
         raise BadOption("the exchange was written without a weightColumn", option="consolidate")
+    if options.merge_by:
+        message = "consolidated rows come in no order: leave mergeBy out, and sort what is read"
+        raise BadOption(message, option="mergeBy")
     if options.metadata_columns:
         message = "a consolidated row belongs to no single step, so it has no metadata columns"
         raise BadOption(message, option="metadataColumns")

@@ -7,7 +7,9 @@ from itertools import takewhile
 
 import pyarrow as pa
 
+from ffq_spark.errors import NotSorted
 from ffq_spark.exchange.scan.snapshot import Snapshot
+from ffq_spark.format.schemas import require_column
 from ffq_spark.options import ReadOptions
 
 _MOST_COARSENED = 8
@@ -41,6 +43,22 @@ def sorted_by(snapshot: Snapshot, options: ReadOptions) -> tuple[str, ...]:
     if not len(steps) or (steps[-1].body.parts and not steps[-1].body.sort_by):
         return ()
     return common_prefix(step.body.sort_by for step in steps if step.body.parts)
+
+
+def check_mergeable(snapshot: Snapshot, options: ReadOptions) -> None:
+    """Refuse a read with `mergeBy` if some step of the snapshot is not sorted by its columns."""
+    by = options.merge_by
+    for name in by:
+        require_column(snapshot.exchange.schema, name, "mergeBy")
+    if by and snapshot.raw is not None:
+        message = "only steps of the log record by what their parts are sorted"
+        raise NotSorted(message, option="mergeBy")
+    for step in snapshot.steps if by else ():
+        order = step.body.sort_by
+        if step.body.parts and order[: len(by)] != by:
+            stored = f"is sorted by {', '.join(order)}" if order else "is not sorted"
+            message = f"step {step.step} {stored}, and mergeBy is {', '.join(by)}"
+            raise NotSorted(message, option="mergeBy")
 
 
 def common_prefix(orders: Iterable[tuple[str, ...]]) -> tuple[str, ...]:

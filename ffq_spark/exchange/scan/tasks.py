@@ -16,8 +16,10 @@ def read_tasks(parts: pa.Table, options: ReadOptions, partitions: int) -> list[p
     """Divide parts into tasks of about the target size; tasks are never empty.
 
     `partitions` divides the modulus of every part. The shards of a heavy partition consist of whole
-    parts, so no row is hashed again.
+    parts, so no row is hashed again. A merge is one task.
     """
+    if options.merge_by:
+        return list(parts.combine_chunks().to_batches())
     reduces = parts["reduce"].to_numpy() % partitions
     sizes = parts["bytes"].to_numpy()
     if np.any(np.diff(reduces) < 0):

@@ -45,8 +45,8 @@ class RemoteExchange:
         """Stream the rows of the snapshot at the time of this call, like `Exchange.read`.
 
         Options are `columns`, `partitions`, `steps`, `as_of_step`, `query`, `stage`, `attempt`,
-        `key`, `metadata_columns`, `consolidate`, `target_partition_bytes`, `min_tasks` and
-        `max_tasks`.
+        `key`, `metadata_columns`, `consolidate`, `merge_by`, `target_partition_bytes`, `min_tasks`
+        and `max_tasks`.
         """
         return self._channel.rows(self.flight_info(**options))
 
@@ -123,11 +123,12 @@ def _read_request(exchange: str, options: Mapping[str, Any]) -> Read:
     (('x', 'y'), '1,2', None)
     """
     values = {name: value for name, value in options.items() if value is not None}
-    columns = values.get("columns")
-    if isinstance(columns, str):
-        values["columns"] = [name.strip() for name in columns.split(",")]
-    elif columns is not None:
-        values["columns"] = list(columns)
+    for name in ("columns", "merge_by"):
+        columns = values.get(name)
+        if isinstance(columns, str):
+            values[name] = [column.strip() for column in columns.split(",")]
+        elif columns is not None:
+            values[name] = list(columns)
     partitions = values.get("partitions")
     if isinstance(partitions, Iterable) and not isinstance(partitions, str):
         values["partitions"] = ",".join(map(str, partitions))

@@ -18,6 +18,7 @@ from ffq_spark.errors import (
     FfqError,
     KeyColumnMissing,
     NoAttempts,
+    NotSorted,
     PartitionNotFound,
     QueryNotFound,
     StepNotFound,
@@ -29,6 +30,7 @@ from ffq_spark.exchange.compute.pruning import Predicate
 from ffq_spark.exchange.ledger.step_log import StepLog
 from ffq_spark.exchange.read.row_shape import output_schema
 from ffq_spark.exchange.read.rows import check_readable
+from ffq_spark.exchange.scan.partitioning import check_mergeable
 from ffq_spark.exchange.scan.snapshot import Snapshot, take_snapshot
 from ffq_spark.exchange.scan.tasks import read_tasks
 from ffq_spark.format.records import ExchangeRecord, StepRecord
@@ -45,7 +47,7 @@ _IDENTITY = (
 # What planning a ticket raises if the exchange was removed and another one written in its place.
 _REPLACED = (
     *(StepNotFound, QueryNotFound, NoAttempts, PartitionNotFound, KeyColumnMissing),
-    *(BadOption, UnsupportedType),
+    *(BadOption, NotSorted, UnsupportedType),
 )
 _CORRUPTION = (CorruptPart, CorruptRecord, CorruptIndex)
 _CACHED_PLANS = 32
@@ -177,6 +179,7 @@ class ReadPlanner:
         snapshot = take_snapshot(store, options)
         exchange = snapshot.exchange
         check_readable(exchange, options)
+        check_mergeable(snapshot, options)
         output_schema(exchange.schema, options)
         predicates = [] if read.key is None else key_predicates(exchange, read.key)
         parts = snapshot.parts(predicates, options.partitions)
@@ -222,6 +225,7 @@ def _read_options(read: Read) -> ReadOptions:
             "attempt": read.attempt,
             "metadata_columns": read.metadata_columns,
             "consolidate": read.consolidate,
+            "merge_by": read.merge_by or None,
             "target_partition_bytes": read.target_partition_bytes,
             "min_tasks": read.min_tasks,
             "max_tasks": read.max_tasks,

@@ -107,6 +107,7 @@ class Selection(Message):
     key: tuple[Any, ...] | None = None
     metadata_columns: bool = False
     consolidate: bool = False
+    merge_by: tuple[str, ...] = ()
 
     def selection(self) -> dict[str, Any]:
         """Return the fields that reads and their tasks share, by name."""

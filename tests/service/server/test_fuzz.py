@@ -121,7 +121,7 @@ FIELDS = st.sampled_from(
             "options",
             "mode",
         ),
-        *("sql", "view", "more", "__class__"),
+        *("sql", "view", "more", "merge_by", "__class__"),
     ]
 )
 ACTIONS = st.one_of(
