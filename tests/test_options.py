@@ -61,6 +61,7 @@ VALUES: dict[tuple[str, str], tuple[str, Any, tuple[str, ...]]] = {
     ("read", "targetPartitionBytes"): ("1k", 1024, ("0", "x")),
     ("read", "minTasks"): ("4", 4, ("0", "x")),
     ("read", "maxTasks"): ("0", 0, ("-1", "x")),
+    ("read", "split"): ("Hash", "hash", ("", "always")),
     ("read", "pruneByFilters"): ("true", True, ("yes",)),
     ("read", "consolidate"): ("true", True, ("yes",)),
     ("read", "mergeBy"): ("a, b", ("a", "b"), ("", "a,", "a,a")),

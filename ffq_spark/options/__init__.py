@@ -25,7 +25,7 @@ from ffq_spark.options.parsing import (
     starting_step,
     text,
 )
-from ffq_spark.options.reading import ReadArguments, ReadOptions
+from ffq_spark.options.reading import PlanArguments, ReadArguments, ReadOptions
 from ffq_spark.options.serving import ServeOptions
 from ffq_spark.options.session import (
     PLUGIN_SETTINGS,
@@ -45,6 +45,7 @@ __all__ = [
     "PLUGIN_SETTINGS",
     "STORAGE_PREFIX",
     "Options",
+    "PlanArguments",
     "ReadArguments",
     "ReadOptions",
     "ServeOptions",

@@ -109,6 +109,17 @@ class ReadOptions(Options):
     max_tasks: int = option(
         "maxTasks", number(0), 0, "The maximum number of read tasks; 0 means no limit."
     )
+    split: str = option(
+        "split",
+        one_of("never", "hash", "map"),
+        "map",
+        "How a partition that is much larger than `targetPartitionBytes` is read: `never` by one "
+        "task; `map` by several tasks, each of some map tasks' parts; `hash` by several tasks that "
+        "keep equal keys together, each of which reads all parts of the partition and returns its "
+        "own rows. With `consolidate`, `map` means `never`. Scans that the plugin plans by "
+        "partition do not split.",
+        per_call=True,
+    )
     prune_by_filters: bool = option(
         "pruneByFilters",
         boolean,
@@ -201,3 +212,12 @@ class ReadArguments(TypedDict, total=False):
     metadata_columns: bool | None
     consolidate: bool | None
     merge_by: Sequence[str] | str | None
+
+
+class PlanArguments(ReadArguments, total=False):
+    """The options of a read, and those that decide about its tasks."""
+
+    target_partition_bytes: int | str | None
+    min_tasks: int | None
+    max_tasks: int | None
+    split: str | None

@@ -16,12 +16,12 @@ from ffq_spark.errors import Unsupported
 from ffq_spark.exchange.compute.bounds import bounds
 from ffq_spark.exchange.scan.partitioning import partitioned_by, sorted_by
 from ffq_spark.exchange.scan.snapshot import Snapshot
-from ffq_spark.exchange.scan.tasks import partition_tasks, read_tasks
+from ffq_spark.exchange.scan.tasks import partition_tasks
 from ffq_spark.options import ReadOptions
 from ffq_spark.shared_names import Metric, PlanField
 from ffq_spark.spark.conditions import decode_conditions
 from ffq_spark.spark.plan_note import PlanNote, PlanRequest, place_mark
-from ffq_spark.spark.read_task import ReadTask, task_parts
+from ffq_spark.spark.read_task import ReadTask, size_tasks, task_parts
 from ffq_spark.spark.types import spark_arrow_schema, spark_schema
 
 
@@ -47,25 +47,21 @@ def own_plan(
                 f"{snapshot.store.url()} has {written} and cannot be read as {count} partitions"
             )
             raise Unsupported(message)
-        batches = partition_tasks(parts, count)
         wanted = request.order
         merged, sort_by = (wanted, ()) if order[: len(wanted)] == wanted else ((), wanted)
         tasks = [
             ReadTask(
                 batch, exchange, merged, sort_by, request.report, place=place_mark(place, count)
             )
-            for place, batch in enumerate(batches)
+            for place, batch in enumerate(partition_tasks(parts, count))
         ]
     else:
-        batches = read_tasks(parts, options, snapshot.exchange.partitions) or [
-            pa.RecordBatch.from_pylist([], parts.schema)
-        ]
-        tasks = [ReadTask(batch, exchange, reports=request.report) for batch in batches]
+        tasks = size_tasks(parts, snapshot.exchange, options, reports=request.report)
     note = {
         PlanField.KEYS: list(keys),
         PlanField.ORDER: list(order),
         PlanField.PARTITIONS: snapshot.exchange.partitions,
-        PlanField.TASKS: [_sizes(batch) for batch in batches],
+        PlanField.TASKS: [_sizes(task.parts) for task in tasks],
         **_totals(snapshot, parts),
         # The rows of a Z-set are known only after its weights are summed.
         PlanField.COUNTS: not options.consolidate,

@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 
 from ffq_spark.errors import ExchangeMismatch
 from ffq_spark.exchange.attempts.stored import CHUNKS_FIELD
+from ffq_spark.exchange.compute.hash_shards import HashShard
 from ffq_spark.exchange.compute.pruning import Predicate
 from ffq_spark.exchange.compute.sorting import sort_rows
 from ffq_spark.exchange.read.rows import check_readable, prunable, read_rows
@@ -51,6 +52,7 @@ class ReadTask(InputPartition):
         order: tuple[str, ...] = (),
         sort_by: tuple[str, ...] = (),
         reports: bool = False,
+        shard: HashShard | None = None,
         *,
         place: bytes = b"",
     ) -> None:
@@ -64,11 +66,13 @@ class ReadTask(InputPartition):
         self._place = place
         self.reports = reports
         """Whether the plugin expects a report at the end."""
+        self.shard = shard
+        """The shard whose rows the task returns; None if it returns all rows of its parts."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         names = tuple(self.parts.schema.names)
         message = self.parts.serialize()
-        known = (self.exchange, self.order, self.sort_by, self.reports)
+        known = (self.exchange, self.order, self.sort_by, self.reports, self.shard)
         # The JVM looks for the place in these bytes from their beginning.
         return _received, (self._place, message, names, *known)
 
@@ -86,10 +90,20 @@ def plan_tasks(
 ) -> list[InputPartition]:
     """Divide a snapshot into tasks, at least one: without any, Spark calls `read` with None."""
     parts = task_parts(snapshot, options, schema, predicates)
-    exchange = snapshot.exchange
-    tasks = read_tasks(parts, options, exchange.partitions)
+    return [*size_tasks(parts, snapshot.exchange, options)]
+
+
+def size_tasks(
+    parts: pa.Table, exchange: ExchangeRecord, options: ReadOptions, *, reports: bool = False
+) -> list[ReadTask]:
+    """Divide parts into tasks of about the target size, at least one, which may be empty."""
+    record = exchange.encode()
+    planned = [
+        ReadTask(task.parts, record, reports=reports, shard=task.kept)
+        for task in read_tasks(parts, options, exchange.partitions)
+    ]
     none = pa.RecordBatch.from_pylist([], parts.schema)
-    return [ReadTask(batch, exchange.encode()) for batch in tasks or [none]]
+    return planned or [ReadTask(none, record, reports=reports)]
 
 
 def task_parts(
@@ -134,6 +148,7 @@ def read_task(
         options,
         spark_arrow_schema(schema),
         order=task.order,
+        shard=task.shard,
         totals=totals,
     )
     try:

@@ -228,6 +228,27 @@ def test_read_tasks_follow_the_planning_options(spark: Any, root: str) -> None:
     assert 2 <= tasks(targetPartitionBytes=2 * largest_pair) <= 4
 
 
+@pytest.mark.parametrize("split", ["never", "hash", "map"])
+def test_a_heavy_partition_is_divided_as_the_option_says(spark: Any, root: str, split: str) -> None:
+    """Most rows have the key 1 or 2, and rows of a key stay together unless `split=map`."""
+    df = spark.range(0, 4000, 1, 4).selectExpr(
+        "id", "IF(id % 20 = 0, id, 1 + id % 2) AS k", "CONCAT('name ', id) AS name"
+    )
+    write(df, root, keys="k", partitions=2)
+    frame = read(spark, root, split=split, targetPartitionBytes="8k")
+    assert rows(frame) == rows(df)
+    found = set(frame.selectExpr("k", "SPARK_PARTITION_ID() AS task").collect())
+    tasks = {row.task for row in found}
+    assert len(tasks) == 2 if split == "never" else len(tasks) > 4
+    assert (len({row.k for row in found}) == len(found)) == (split != "map")
+    by_key = frame.groupBy("k").count()
+    assert by_key.rdd.getNumPartitions() == 2, "a partitioned scan does not split"
+    assert by_key.count() == len({row.k for row in found})
+    named = "k > 2 AND id % 100 = 0"
+    assert rows(frame.where(named).select("name")) == rows(df.where(named).select("name"))
+    assert frame.count() == 4000 and frame.select("name").distinct().count() == 4000
+
+
 def test_a_given_schema_chooses_columns(spark: Any, root: str) -> None:
     """A schema selects columns in any order, also metadata columns; wrong types are an error."""
     df = people(spark).selectExpr("*", "ARRAY(id) AS list")

@@ -11,6 +11,7 @@ from layouts import write_options
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from ffq_spark.errors import BadOption, ExchangeMismatch
+from ffq_spark.exchange.compute.hash_shards import HashShard
 from ffq_spark.exchange.compute.pruning import Predicate
 from ffq_spark.exchange.scan.snapshot import Snapshot, take_snapshot
 from ffq_spark.exchange.write.local_write import write_batches
@@ -103,6 +104,21 @@ def test_a_task_may_sort_its_rows(snapshot: Snapshot) -> None:
     assert values == sorted(ROWS["v"].to_pylist())
 
 
+def test_tasks_divide_a_heavy_partition_by_keys(root: str) -> None:
+    """Key columns are read for their hash, and then left out."""
+    keys = pa.array([b"%d" % (k % 20) for k in range(400)], pa.large_binary())
+    batch = pa.record_batch({"k": keys, "v": pa.array(range(400), pa.int64())})
+    write_batches(root, [batch], options=write_options(keys=("k",), partitions=1))
+    snapshot = take_snapshot(Store(root), ReadOptions())
+    options = ReadOptions(split="hash", target_partition_bytes=1, max_tasks=4)
+    schema = columns_of(snapshot, "v")
+    tasks = plan_tasks(snapshot, options, schema)
+    read = [[row["v"] for row in rows_of(snapshot, [task], schema)] for task in tasks]
+    assert len(read) == 4 and all(read)
+    assert sorted(v for values in read for v in values) == list(range(400))
+    assert sum(len({v % 20 for v in values}) for values in read) == 20
+
+
 def test_a_null_is_refused_where_the_users_schema_allows_none(root: str) -> None:
     batch = pa.record_batch({"k": pa.array([1, None], pa.int64())})
     write_batches(root, [batch], options=write_options(keys=("k",), partitions=1))
@@ -116,9 +132,11 @@ def test_a_null_is_refused_where_the_users_schema_allows_none(root: str) -> None
 def test_a_pickled_task_is_one_message_and_keeps_its_settings(snapshot: Snapshot) -> None:
     (task,) = plan_tasks(snapshot, ReadOptions(), columns_of(snapshot))
     assert isinstance(task, ReadTask)
-    given = ReadTask(task.parts, task.exchange, ("k",), ("v",), True, place=b"mark")
+    shard = HashShard(1, 2)
+    given = ReadTask(task.parts, task.exchange, ("k",), ("v",), True, shard, place=b"mark")
     pickled = pickle.dumps(given)
     assert pickled.index(b"mark") < 100, "the JVM looks for the place near the beginning"
     copy = pickle.loads(pickled)
     assert copy.parts.equals(task.parts) and copy.exchange == task.exchange
     assert (copy.order, copy.sort_by, copy.reports) == (("k",), ("v",), True)
+    assert copy.shard == shard

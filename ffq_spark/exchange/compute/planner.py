@@ -28,7 +28,7 @@ def plan(
 ) -> list[TaskParts]:
     """Plan the tasks for partitions of these sizes; `max_tasks` 0 sets no limit.
 
-    `pieces` is the number of parts of each partition, which limits its number of shards.
+    `pieces` is the largest number of shards of each partition; without it there is no limit.
 
     >>> [task.partitions for task in plan({0: 10, 1: 15, 2: 5, 3: 20}, target=25)]
     [(0, 1), (2, 3)]
@@ -81,7 +81,7 @@ def _sharded(
     max_tasks: int,
     pieces: Mapping[int, int] | None,
 ) -> list[TaskParts]:
-    is_heavy = _heavy(sorted(sizes.values()), target)
+    is_heavy = _heavy_test(sorted(sizes.values()), target)
     room = max_tasks - len(groups) if max_tasks else None
     planned: list[TaskParts] = []
     for group in groups:
@@ -98,7 +98,17 @@ def _sharded(
     return planned
 
 
-def _heavy(observed: Sequence[int], target: int) -> Callable[[int], bool]:
+def heavy(sizes: Mapping[int, int], target: int) -> list[int]:
+    """Return the partitions to split: above the target, and much larger than the others.
+
+    >>> heavy({0: 8, 1: 120, 2: 8, 3: 8}, target=32)
+    [1]
+    """
+    is_heavy = _heavy_test(sorted(sizes.values()), target)
+    return [partition for partition in sorted(sizes) if is_heavy(sizes[partition])]
+
+
+def _heavy_test(observed: Sequence[int], target: int) -> Callable[[int], bool]:
     """Return a test for sizes of partitions to split, given the sizes of all, ascending."""
     if not observed:
         return lambda size: False

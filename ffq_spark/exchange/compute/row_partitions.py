@@ -14,8 +14,12 @@ from ffq_spark.format.hashing import partition_ids
 from ffq_spark.format.records import ExchangeRecord
 
 
-def row_partitions(exchange: ExchangeRecord, batch: pa.RecordBatch) -> NDArray[np.int32]:
+def row_partitions(
+    exchange: ExchangeRecord, batch: pa.RecordBatch, multiple: int = 1
+) -> NDArray[np.int32]:
     """Compute the partition in which each row of a batch must lie.
+
+    With `multiple`, compute the one in which it would lie among so many times the partitions.
 
     FFQ hashes the bits of a float, and equal floats may have different bits. Equal rows of a Z-set
     must be in the same partition, so their keys are normalised first, as in Spark's hash.
@@ -30,7 +34,7 @@ def row_partitions(exchange: ExchangeRecord, batch: pa.RecordBatch) -> NDArray[n
     keys = [batch.column(name) for name in exchange.keys]
     if exchange.weight is not None and exchange.hash == "ffq":
         keys = [_normalised(key) if pa.types.is_floating(key.type) else key for key in keys]
-    return partition_ids(keys, exchange.partitions, exchange.hash)
+    return partition_ids(keys, exchange.partitions * multiple, exchange.hash)
 
 
 def check_placed(exchange: ExchangeRecord, batch: pa.RecordBatch, reduce: int, path: str) -> None:

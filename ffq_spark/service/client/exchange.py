@@ -45,8 +45,8 @@ class RemoteExchange:
         """Stream the rows of the snapshot at the time of this call, like `Exchange.read`.
 
         Options are `columns`, `partitions`, `steps`, `as_of_step`, `query`, `stage`, `attempt`,
-        `key`, `metadata_columns`, `consolidate`, `merge_by`, `target_partition_bytes`, `min_tasks`
-        and `max_tasks`.
+        `key`, `metadata_columns`, `consolidate`, `merge_by`, `target_partition_bytes`,
+        `min_tasks`, `max_tasks` and `split`.
         """
         return self._channel.rows(self.flight_info(**options))
 

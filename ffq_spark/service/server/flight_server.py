@@ -21,7 +21,7 @@ from ffq_spark.service.server.authentication import Authenticator
 from ffq_spark.service.server.calls import ACCESS, CallWrapper, refuse_large
 from ffq_spark.service.server.permissions import Permissions
 from ffq_spark.service.server.prefetch import prefetch_one
-from ffq_spark.service.server.read_plans import Plan, ReadPlanner
+from ffq_spark.service.server.read_plans import Plan, ReadPlanner, shard_of
 from ffq_spark.service.server.reader_streams import ReaderStream
 from ffq_spark.service.server.remote_writes import RemoteWrites
 from ffq_spark.service.server.roots import Roots
@@ -175,7 +175,8 @@ class ExchangeServer(flight.FlightServerBase):  # type: ignore[misc]
         assert isinstance(ticket, Task)
         self._permissions.require(access, "read", ticket.exchange)
         plan, parts = self._planner.plan_task(ticket)
-        open_rows = self._streams.rows(plan, parts, ticket.skip)
+        shard = shard_of(ticket, plan.exchange)
+        open_rows = self._streams.rows(plan, parts, ticket.skip, shard)
         return plan.schema, lambda: self._planner.detect_stale(ticket, open_rows())
 
     def _send(

@@ -6,15 +6,20 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
+from ffq_spark.exchange.compute.hash_shards import HashShard
 from ffq_spark.exchange.read.bounded import MemoryLimits
 from ffq_spark.exchange.read.rows import read_rows
 from ffq_spark.service.server.read_plans import Plan
 
 
 def plan_rows(
-    plan: Plan, parts: pa.Table, limits: MemoryLimits, skip: int = 0
+    plan: Plan,
+    parts: pa.Table,
+    limits: MemoryLimits,
+    skip: int = 0,
+    shard: HashShard | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Read the rows of a plan's parts after the first `skip`, always in the same order."""
+    """Read the rows of a plan's parts, or of a shard, after the first `skip`, always in order."""
     batches = read_rows(
         plan.store,
         parts,
@@ -22,6 +27,7 @@ def plan_rows(
         plan.options,
         plan.schema,
         equal=plan.predicates,
+        shard=shard,
         limits=limits,
     )
     return _skip_rows(batches, skip)

@@ -25,6 +25,7 @@ from ffq_spark.errors import (
     TicketStale,
     UnsupportedType,
 )
+from ffq_spark.exchange.compute.hash_shards import HashShard, check_divisible
 from ffq_spark.exchange.compute.keys import key_predicates
 from ffq_spark.exchange.compute.pruning import Predicate
 from ffq_spark.exchange.ledger.step_log import StepLog
@@ -93,9 +94,14 @@ class Plan:
     def tasks(self) -> Iterator[Task]:
         """Yield a ticket for each read task."""
         first = 0
-        for parts in read_tasks(self.parts, self.options, self.exchange.partitions):
-            yield Task.within(self.read, first, parts.num_rows, digest(parts))
-            first += parts.num_rows
+        for task in read_tasks(self.parts, self.options, self.exchange.partitions):
+            parts, kept = task.parts, task.kept
+            ticket = Task.within(self.read, first, parts.num_rows, digest(parts))
+            if kept is not None:
+                ticket = replace(ticket, shard=kept.number, shards=kept.count)
+            yield ticket
+            # The shards of a partition have the same parts.
+            first += parts.num_rows if kept is None or kept.is_last else 0
 
 
 def digest(parts: pa.Table | pa.RecordBatch) -> int:
@@ -114,6 +120,14 @@ def digest(parts: pa.Table | pa.RecordBatch) -> int:
             hasher.update(is_valid.tobytes())
             hasher.update(column.fill_null(0).to_numpy().astype("uint64").tobytes())
     return int(hasher.intdigest()) >> 1
+
+
+def shard_of(task: Task, exchange: ExchangeRecord) -> HashShard | None:
+    """Return the shard that a ticket names, or None if it has all rows of its parts."""
+    if task.shard is None or task.shards is None:
+        return None
+    check_divisible(exchange)
+    return HashShard(task.shard, task.shards)
 
 
 class ReadPlanner:
@@ -229,6 +243,7 @@ def _read_options(read: Read) -> ReadOptions:
             "target_partition_bytes": read.target_partition_bytes,
             "min_tasks": read.min_tasks,
             "max_tasks": read.max_tasks,
+            "split": read.split,
         }
     )
 
@@ -238,7 +253,9 @@ def _pin_snapshot(read: Read, snapshot: Snapshot) -> tuple[Read, StepRecord | No
 
     A snapshot without steps has no name: only the digest of its parts identifies it.
     """
-    unplanned = replace(read, target_partition_bytes=None, min_tasks=None, max_tasks=None)
+    unplanned = replace(
+        read, target_partition_bytes=None, min_tasks=None, max_tasks=None, split=None
+    )
     if snapshot.raw is not None or not snapshot.steps:
         return unplanned, None
     first, last = snapshot.steps[0], snapshot.steps[-1]

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from ffq_spark.exchange.compute.batch_sizes import resize
+from ffq_spark.exchange.compute.hash_shards import HashShard
 from ffq_spark.exchange.read.bounded import MemoryLimits
 from ffq_spark.exchange.read.part_schema import part_schema
 from ffq_spark.options import ServeOptions
@@ -30,9 +31,11 @@ class RowStreams:
         self._budget = ReaderBudget.of(options)
         self._limits = MemoryLimits(self._budget.part_bytes, threading.Lock())
 
-    def rows(self, plan: Plan, parts: pa.Table, skip: int = 0) -> OpenBatches:
-        """Stream the rows of a plan's parts after the first `skip`."""
-        return self._resized(lambda: plan_rows(plan, parts, self._limits, skip))
+    def rows(
+        self, plan: Plan, parts: pa.Table, skip: int = 0, shard: HashShard | None = None
+    ) -> OpenBatches:
+        """Stream the rows of a plan's parts, or of a shard, after the first `skip`."""
+        return self._resized(lambda: plan_rows(plan, parts, self._limits, skip, shard))
 
     def part(self, fetch: Fetch) -> tuple[pa.Schema, OpenBatches]:
         """Stream one part: its bytes in chunks, or its rows."""

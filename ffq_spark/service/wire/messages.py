@@ -121,6 +121,7 @@ class Read(Selection):
     target_partition_bytes: int | None = None
     min_tasks: int | None = None
     max_tasks: int | None = None
+    split: str | None = None
 
 
 @dataclass(frozen=True)
@@ -128,12 +129,20 @@ class Task(Selection):
     """A ticket for one read task: parts `first` to `first + count` of an immutable snapshot.
 
     `check` is the digest of these parts. The first `skip` rows are left out: the caller has them.
+    With `shard` and `shards` the ticket has only the rows of one shard, by the hash of their keys.
     """
 
     first: int = field(kw_only=True)
     count: int = field(kw_only=True)
     check: int = field(kw_only=True)
     skip: int = field(kw_only=True, default=0)
+    shard: int | None = field(kw_only=True, default=None)
+    shards: int | None = field(kw_only=True, default=None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.shard is None) != (self.shards is None):
+            raise BadRequest("`shard` and `shards` need each other")
 
     @classmethod
     def within(cls, read: Read, first: int, count: int, check: int) -> Task:

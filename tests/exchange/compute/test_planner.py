@@ -71,7 +71,7 @@ def test_parts_above_the_target_are_read_alone(
 ) -> None:
     table = pa.table({"reduce": [0] * len(parts), "bytes": parts})
     tasks = read_tasks(table, ReadOptions(target_partition_bytes=target), 64)
-    assert [sum(task["bytes"].to_pylist()) for task in tasks] == expected
+    assert [sum(task.parts["bytes"].to_pylist()) for task in tasks] == expected
 
 
 @settings(max_examples=500)
@@ -161,9 +161,9 @@ def test_tasks_together_read_every_part_exactly_once(
 ) -> None:
     options = ReadOptions(target_partition_bytes=target, min_tasks=low, max_tasks=high)
     tasks = read_tasks(parts, options, 64)
-    numbers = [number for task in tasks for number in task["number"].to_pylist()]
+    numbers = [number for task in tasks for number in task.parts["number"].to_pylist()]
     assert sorted(numbers) == list(range(parts.num_rows))
-    assert all(task.num_rows for task in tasks)
+    assert all(task.parts.num_rows for task in tasks)
     if high:
         assert len(tasks) <= high
 
@@ -172,20 +172,20 @@ def test_tasks_together_read_every_part_exactly_once(
 @given(part_tables(), targets)
 def test_a_task_reads_neighbours_or_one_heavy_partition(parts: pa.Table, target: int) -> None:
     tasks = read_tasks(parts, ReadOptions(target_partition_bytes=target), 64)
-    reduces = [task["reduce"].to_pylist() for task in tasks]
+    reduces = [task.parts["reduce"].to_pylist() for task in tasks]
     assert [r for task in reduces for r in task] == sorted(parts["reduce"].to_pylist())
     for task in tasks:
-        if len(set(task["reduce"].to_pylist())) > 1:
-            assert sum(task["bytes"].to_pylist()) <= target
+        if len(set(task.parts["reduce"].to_pylist())) > 1:
+            assert sum(task.parts["bytes"].to_pylist()) <= target
 
 
 def test_shards_of_a_heavy_partition_hold_about_the_same_bytes() -> None:
     parts = pa.table({"reduce": pa.array([0] * 100, pa.int32()), "bytes": pa.array([10] * 100)})
     tasks = read_tasks(parts, ReadOptions(target_partition_bytes=250), 64)
-    assert [task.num_rows for task in tasks] == [25, 25, 25, 25]
+    assert [task.parts.num_rows for task in tasks] == [25, 25, 25, 25]
 
 
 def test_a_part_is_never_split_between_shards() -> None:
     parts = pa.table({"reduce": pa.array([0], pa.int32()), "bytes": pa.array([1 << 40])})
     (task,) = read_tasks(parts, ReadOptions(target_partition_bytes=1 << 30), 64)
-    assert task.to_pylist() == parts.to_pylist()
+    assert task.parts.to_pylist() == parts.to_pylist()

@@ -156,7 +156,7 @@ def test_the_model_counts_the_ranges_of_any_shape(
     planned = read_tasks(with_file_ends(pa.table(columns)), options, shape.partitions)
     for task in planned:
         whole = ColumnSelection(SMALL.schema, SMALL.schema.names, local=False)
-        parts = pa.Table.from_batches([task])
+        parts = pa.Table.from_batches([task.parts])
         totals = ReadTotals()
         assert not list(fetch_parts(store, parts, "full", options.credits, totals, whole))  # type: ignore[arg-type]
     assert (len(planned), store.ranges) == (costs.read_tasks, costs.read_data.get)
@@ -179,7 +179,7 @@ def read(store: Store, options: ReadOptions) -> int:
     snapshot = take_snapshot(store, options)
     tasks = read_tasks(snapshot.parts(), options, 64)
     schema = snapshot.exchange.schema
-    tables = [pa.Table.from_batches([task]) for task in tasks]
+    tables = [pa.Table.from_batches([task.parts]) for task in tasks]
     rows = sum(batch.num_rows for parts in tables for batch in read_parts(store, parts, schema))
     assert rows == sum(step.body.rows for step in snapshot.steps)
     return len(tasks)

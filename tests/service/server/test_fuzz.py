@@ -112,6 +112,7 @@ FIELDS = st.sampled_from(
         *("kind", "exchange", "columns", "partitions", "steps", "as_of_step", "query", "stage"),
         *("attempt", "key", "metadata_columns", "consolidate", "first", "count", "check", "skip"),
         *("map_task", "reduce", "start_offset", "max_bytes", "chunk_bytes", "raw", "max_tasks"),
+        *("split", "shard", "shards"),
         *(
             "min_tasks",
             "target_partition_bytes",

@@ -85,6 +85,27 @@ def test_a_ticket_whose_parts_differ_is_stale(connect: Any, two_steps: ffq.Excha
             list(remote.read_task(changed))
 
 
+def test_tickets_of_a_heavy_partition_divide_its_rows_by_their_keys(
+    connect: Any, root: str
+) -> None:
+    for _ in range(2):
+        write(root, rows(0, 300), partitions=1)
+    remote = connect({"orders": root}).exchange("orders")
+    info = remote.flight_info(split="hash", target_partition_bytes=1, max_tasks=4)
+    tickets = [endpoint.ticket.ticket for endpoint in info.endpoints]
+    read = [pa.Table.from_batches(remote.read_task(ticket))["id"].to_pylist() for ticket in tickets]
+    assert len(read) == 4 and info.total_records == 600
+    assert sorted(id for ids in read for id in ids) == sorted([*range(300)] * 2)
+    assert sum(len(set(ids)) for ids in read) == 300, "both rows of an id are in one ticket"
+    later = json.dumps({**json.loads(tickets[1]), "skip": 3}).encode()
+    assert pa.Table.from_batches(remote.read_task(later))["id"].to_pylist() == read[1][3:]
+    for shard in ({"shard": 4}, {"shards": 1 << 40}):
+        with pytest.raises(BadOption, match="must be a number from 0"):
+            list(remote.read_task(json.dumps({**json.loads(tickets[1]), **shard}).encode()))
+    with pytest.raises(BadOption, match="must be one of never, hash, map"):
+        remote.tasks(split="always")
+
+
 def test_a_ticket_of_an_unrecorded_root_is_stale_when_its_attempt_is_no_longer_the_latest(
     connect: Any, root: str, tmp_path: Path
 ) -> None:

@@ -67,6 +67,16 @@ ENCODED: list[tuple[Message, bytes]] = [
         b'"metadata_columns": false, "consolidate": false, "skip": 9}',
     ),
     (
+        Read("a", split="hash"),
+        b'{"kind": "read", "exchange": "a", "metadata_columns": false, "consolidate": false, '
+        b'"split": "hash"}',
+    ),
+    (
+        Task("a", first=1, count=2, check=3, shard=0, shards=4),
+        b'{"kind": "task", "exchange": "a", "first": 1, "count": 2, "check": 3, '
+        b'"metadata_columns": false, "consolidate": false, "skip": 0, "shard": 0, "shards": 4}',
+    ),
+    (
         Fetch("a", 1, 2, 3, 4, 5, 6, 7, 8, True),
         b'{"kind": "fetch", "exchange": "a", "query": 1, "map_task": 2, "reduce": 3, "stage": 4, '
         b'"attempt": 5, "start_offset": 6, "max_bytes": 7, "chunk_bytes": 8, "raw": true}',
@@ -107,6 +117,8 @@ def test_a_task_and_its_read_select_the_same_rows() -> None:
         ({"columns": [1]}, "`columns` must be"),
         ({"columns": ["x"] * 10_001}, "`columns` must be"),
         ({"key": [[1]]}, "`key` must be"),
+        ({"shard": 1}, "`shard` and `shards` need each other"),
+        ({"shards": 1}, "`shard` and `shards` need each other"),
         ({"exchange": "../a"}, "not a valid exchange name"),
         ({"exchange": "a/b/c"}, "not a valid exchange name"),
     ],
