@@ -43,8 +43,12 @@ def ending(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def verb(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add ROOT, `--storage` and `--json` to a verb and turn its errors into exit codes."""
+    return click.argument("root")(storage_ending(function))
 
-    @click.argument("root")
+
+def storage_ending(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--storage` and `--json` to a command and turn its errors into exit codes."""
+
     @click.option(
         "--storage",
         multiple=True,

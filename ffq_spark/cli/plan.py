@@ -1,4 +1,4 @@
-"""The verb plan: an estimate of the requests, bytes and dollars of a write and a read."""
+"""The verb plan: the tasks of a read, or an estimate of what a write and a read cost."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from ffq_spark.cli.context import ending
+from ffq_spark.cli.context import pairs, storage_ending
 from ffq_spark.cli.output import Output, human_bytes
+from ffq_spark.cli.read_plan import show_read_plan
+from ffq_spark.exchange.exchange import Exchange
 from ffq_spark.exchange.scan.cost_model import LAYOUTS, Estimate, Prices, Requests, Shape, estimate
-from ffq_spark.options import ReadOptions, size
+from ffq_spark.options import STORAGE_PREFIX, ReadOptions, size
 
 
 def as_size(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
@@ -31,20 +34,14 @@ def price(
 
 
 @click.command()
-@click.option(
-    "--maps",
-    type=click.IntRange(min=1),
-    required=True,
-    help="The number of map tasks of the write.",
-)
-@click.option(
-    "--partitions", type=click.IntRange(min=1), required=True, help="The number of partitions."
-)
+@click.argument("root", required=False)
+@click.argument("options", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option("--maps", type=click.IntRange(min=1), help="The number of map tasks of the write.")
+@click.option("--partitions", type=click.IntRange(min=1), help="The number of partitions.")
 @click.option(
     "--bytes",
     "total",
     callback=as_size,
-    required=True,
     help="The size of all parts together, such as 500g or 1t.",
 )
 @click.option(
@@ -64,12 +61,15 @@ def price(
 @price("--put-price", Prices.put, "Dollars per 1,000 PUT, POST or LIST requests.")
 @price("--get-price", Prices.get, "Dollars per 1,000 GET requests.")
 @price("--storage-price", Prices.storage, "Dollars per GB and month.")
-@ending
+@storage_ending
 def plan(
     output: Output,
-    maps: int,
-    partitions: int,
-    total: int,
+    root: str | None,
+    options: tuple[str, ...],
+    storage: dict[str, Any],
+    maps: int | None,
+    partitions: int | None,
+    total: int | None,
     layout: str | None,
     tasks: int | None,
     target: int | None,
@@ -77,11 +77,21 @@ def plan(
     get_price: float,
     storage_price: float,
 ) -> None:
-    """Estimate the cost of one write and one full read.
+    """Show the tasks of a read, or estimate the cost of one write and one full read.
 
-    The data lies on an object store. The default prices are list prices of S3 Standard in
-    us-east-1, without discounts, transfer or other charges.
+    With ROOT, show the tasks that a read of it would have. Give options of the read as NAME=VALUE,
+    such as split=hash or asOfStep=3. No data is opened.
+
+    Without ROOT, estimate the cost on an object store from --maps, --partitions and --bytes. The
+    default prices are list prices of S3 Standard in us-east-1, without discounts, transfer or other
+    charges.
     """
+    if root is not None:
+        _refuse_estimate_options()
+        show_read_plan(output, Exchange(root, storage).plan(**_read_options(options)))
+        return
+    if maps is None or partitions is None or total is None:
+        raise click.UsageError("give ROOT, or --maps, --partitions and --bytes")
     if tasks and target:
         raise click.UsageError("give --tasks or --target-partition-bytes, not both")
     prices = Prices(put_price, get_price, storage_price)
@@ -101,6 +111,22 @@ def plan(
         output.line(_comparison(estimates))
     output.line(f"At ${put_price} per 1,000 PUT and LIST, ${get_price} per 1,000 GET,")
     output.line(f"${storage_price} per GB and month: list prices, unless other prices were given.")
+
+
+def _refuse_estimate_options() -> None:
+    context = click.get_current_context()
+    for option in context.command.params:
+        given = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
+        if given and option.name not in ("root", "options", "storage", "as_json"):
+            message = f"{option.opts[0]} belongs to an estimate, without ROOT"
+            raise click.UsageError(f"{message}; give options of a read as NAME=VALUE")
+
+
+def _read_options(given: tuple[str, ...]) -> dict[str, Any]:
+    options = dict(pairs("NAME=VALUE", given))
+    if any(name.lower().startswith(STORAGE_PREFIX) for name in options):
+        raise click.UsageError("give options of the storage client with --storage")
+    return options
 
 
 def describe(costs: Estimate, prices: Prices) -> dict[str, Any]:

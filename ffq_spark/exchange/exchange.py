@@ -34,10 +34,11 @@ from ffq_spark.exchange.read.part_lookup import registered_part
 from ffq_spark.exchange.read.row_shape import output_schema
 from ffq_spark.exchange.read.rows import check_readable, read_rows
 from ffq_spark.exchange.scan.partitioning import check_mergeable
+from ffq_spark.exchange.scan.read_plan import ReadPlan, plan_read
 from ffq_spark.exchange.scan.snapshot import Snapshot, take_snapshot
 from ffq_spark.format.paths import AttemptId
 from ffq_spark.format.records import CancelRecord, RoutingRecord, StepRecord
-from ffq_spark.options import ReadArguments, ReadOptions
+from ffq_spark.options import PlanArguments, ReadArguments, ReadOptions
 from ffq_spark.store import ReadTotals, Store
 
 if TYPE_CHECKING:
@@ -171,6 +172,15 @@ class Exchange:
         """
         options["merge_by"] = by or ()
         return self.read(**options)
+
+    def plan(self, **options: Unpack[PlanArguments]) -> ReadPlan:
+        """Plan the tasks of a read from metadata alone, as Spark and the service plan them.
+
+        >>> from ffq_spark.examples import tiny_exchange
+        >>> [task.partitions for task in tiny_exchange().plan(min_tasks=2).tasks]
+        [(0,), (1, 3)]
+        """
+        return plan_read(self._store, ReadOptions.of_python(options))
 
     def lookup(self, key: Any, **options: Unpack[ReadArguments]) -> pa.Table:
         """Read all rows of one key; only the partition that can hold it is opened.

@@ -98,10 +98,10 @@ def _sharded(
     return planned
 
 
-def heavy(sizes: Mapping[int, int], target: int) -> list[int]:
+def heavy_partitions(sizes: Mapping[int, int], target: int) -> list[int]:
     """Return the partitions to split: above the target, and much larger than the others.
 
-    >>> heavy({0: 8, 1: 120, 2: 8, 3: 8}, target=32)
+    >>> heavy_partitions({0: 8, 1: 120, 2: 8, 3: 8}, target=32)
     [1]
     """
     is_heavy = _heavy_test(sorted(sizes.values()), target)

@@ -60,6 +60,25 @@ def join_ranges(
         yield Range(own[0].file, start, length, spans, own, bool(marks[first]))
 
 
+def count_ranges(parts: pa.Table | pa.RecordBatch, limit: int) -> int:
+    """Count the ranges that `join_ranges` plans for whole parts, without listing the parts.
+
+    >>> parts = pa.table({"file": ["a", "b", "a"], "offset": [0, 0, 8], "bytes": [8, 8, 8]})
+    >>> count_ranges(parts, 16)
+    2
+    """
+    files = parts["file"]
+    if isinstance(files, pa.ChunkedArray):
+        files = files.combine_chunks()
+    codes = files.dictionary_encode().indices.to_numpy()
+    if len(codes) and codes.max() == len(codes) - 1:
+        return len(codes)
+    offsets, sizes = parts["offset"].to_numpy(), parts["bytes"].to_numpy()
+    order = np.lexsort((offsets, codes))
+    marks = np.zeros(len(codes), np.bool_)
+    return len(_bounds(codes[order], offsets[order], sizes[order], marks, limit)) - 1
+
+
 def _bounds(
     codes: NDArray[np.int32],
     offsets: NDArray[np.int64],

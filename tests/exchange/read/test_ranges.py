@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ffq_spark.exchange.read.ranges import MAX_GAP, join_ranges
+from ffq_spark.exchange.read.ranges import MAX_GAP, count_ranges, join_ranges
 from ffq_spark.format.manifest import with_file_ends
 
 
@@ -51,6 +51,13 @@ def test_every_part_lies_in_exactly_one_range(rows: list[tuple[str, int, int]], 
         gaps = range.length - sum(part.bytes for part in inside)
         assert gaps <= MAX_GAP * (len(inside) - 1)
     assert sorted(covered) == sorted(rows)
+
+
+@given(parts(), st.integers(1, 2 * MAX_GAP))
+def test_ranges_are_counted_as_they_are_joined(
+    rows: list[tuple[str, int, int]], limit: int
+) -> None:
+    assert count_ranges(table(rows), limit) == len(ranges(rows, limit))
 
 
 def test_neighbours_are_joined_up_to_the_limit() -> None:
