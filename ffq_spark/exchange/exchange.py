@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,7 +14,7 @@ from ffq_spark.exchange.attempts.resolution import Resolved
 from ffq_spark.exchange.attempts.states import AttemptState, attempt_states
 from ffq_spark.exchange.attempts.status import QueryStatus, all_statuses, query_status
 from ffq_spark.exchange.compute.keys import key_predicates
-from ffq_spark.exchange.ledger import consumers, routing
+from ffq_spark.exchange.ledger import consumers
 from ffq_spark.exchange.ledger import pause as pausing
 from ffq_spark.exchange.ledger.cancel import USER_CANCELED, request_cancel
 from ffq_spark.exchange.ledger.consumers import ConsumerRecord, HoldRecord
@@ -33,6 +32,7 @@ from ffq_spark.exchange.read.fetch import fetch_part
 from ffq_spark.exchange.read.part_lookup import registered_part
 from ffq_spark.exchange.read.row_shape import output_schema
 from ffq_spark.exchange.read.rows import check_readable, read_rows
+from ffq_spark.exchange.scan.info import ExchangeInfo, summarize
 from ffq_spark.exchange.scan.partitioning import check_mergeable
 from ffq_spark.exchange.scan.read_plan import ReadPlan, plan_read
 from ffq_spark.exchange.scan.snapshot import Snapshot, take_snapshot
@@ -43,27 +43,6 @@ from ffq_spark.store import ReadTotals, Store
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-
-@dataclass(frozen=True)
-class ExchangeInfo:
-    """A summary of an exchange and of its current snapshot.
-
-    The snapshot is read in `partitions`, and new steps are written in `write_partitions`.
-    """
-
-    root: str
-    keys: tuple[str, ...]
-    partitions: int
-    write_partitions: int
-    hash: str
-    schema: pa.Schema
-    step: int
-    version: int
-    steps: int
-    parts: int
-    rows: int
-    bytes: int
 
 
 class Exchange:
@@ -92,27 +71,7 @@ class Exchange:
 
     def info(self) -> ExchangeInfo:
         """Summarize the exchange and its current snapshot."""
-        snapshot = take_snapshot(self._store, ReadOptions())
-        exchange, steps = snapshot.exchange, snapshot.steps
-        if snapshot.raw is not None:
-            raw = snapshot.raw
-            counts = [raw.num_rows, *(sum(raw[name].to_pylist()) for name in ("rows", "bytes"))]
-        else:
-            counts = [
-                sum(getattr(s.body, name) for s in steps) for name in ("parts", "rows", "bytes")
-            ]
-        return ExchangeInfo(
-            self.root,
-            exchange.keys,
-            exchange.partitions,
-            routing.partition_counts(self._store, snapshot.founding)[-1],
-            exchange.hash,
-            exchange.schema,
-            steps[-1].step if steps else 0,
-            steps[-1].version if steps else 0,
-            len(steps),
-            *counts,
-        )
+        return summarize(self._store, self.root)
 
     def steps(self) -> list[StepRecord]:
         """List the whole log, oldest step first, replaced steps included."""
