@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -79,7 +80,7 @@ def three(other: str) -> Query:
 # For each query, the number of shuffles and the partitions of each scan.
 QUERIES: dict[str, tuple[Query, int, list[int]]] = {
     **{how: (joined("int", "wide", how), 1, [8]) for how in HOWS},
-    **{f"wide on the left, {how}": (joined("wide", "int", how), 1, [8]) for how in HOWS},
+    **{f"wide on the left, {how}": (joined("wide", "int", how), 1, [8]) for how in HOWS[1:4]},
     "short": (joined("short", "wide", "full"), 1, [8]),
     "byte": (joined("byte", "wide", "full"), 1, [8]),
     "and more columns": (joined("int", "wide", "full", "x.g = y.g AND x.k = y.k"), 1, [8]),
@@ -108,11 +109,19 @@ QUERIES: dict[str, tuple[Query, int, list[int]]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def expected(frames: dict[str, Any]) -> Callable[[str], list[str]]:
+    """Return a function that caches a query's rows over plain tables."""
+    return functools.cache(lambda name: rows(QUERIES[name][0](frames)))
+
+
 @pytest.mark.parametrize("name", QUERIES)
-def test_joins(name: str, tables: dict[str, Any], frames: dict[str, Any], aqe: None) -> None:
+def test_joins(
+    name: str, tables: dict[str, Any], expected: Callable[[str], list[str]], aqe: None
+) -> None:
     query, shuffles, scans = QUERIES[name]
     answer = Answer(query(tables))
-    assert answer.rows == rows(query(frames))
+    assert answer.rows == expected(name)
     assert (answer.shuffles, answer.scans) == (shuffles, scans), answer.plan
 
 
