@@ -81,7 +81,7 @@ def parts(
 ) -> None:
     """List the parts that a read of these steps and partitions opens."""
     table = Exchange(root, storage).parts(steps=steps, partitions=partitions)
-    names = ["step", "reduce", "map_task", "attempt", "rows", "batches", "bytes", "file"]
+    names = ["step", "reduce", "modulus", "map_task", "attempt", "rows", "batches", "bytes", "file"]
     columns = [table[name].to_pylist() for name in names]
     output.table(names, list(zip(*columns, strict=True)))
 
