@@ -242,7 +242,7 @@ def resident(what):
     return int(status.split(f"{what}:")[1].split()[0]) * 1024
 
 root, in_memory = sys.argv[1], int(sys.argv[2])
-store, options = Store(root), ReadOptions(merge_by=("k",))
+store, options = Store(root), ReadOptions(merge_by=("k",), credits=8 << 20)
 snapshot = take_snapshot(store, options)
 schema, parts = snapshot.exchange.schema, snapshot.parts()
 for batch in read_sorted(store, parts.slice(0, 1), schema, ("k",), options):
