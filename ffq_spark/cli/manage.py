@@ -173,8 +173,9 @@ def rescale(root: str, storage: dict[str, Any], output: Output, partitions: int)
     greatest common divisor, which is printed: choose a multiple or a divisor of the present number.
     """
     exchange = Exchange(root, storage)
-    record = exchange.rescale(partitions)
+    # Nothing may fail once the number has changed.
     present = exchange.info().partitions
+    record = exchange.rescale(partitions)
     output.record(
         {
             "epoch": record.epoch,
